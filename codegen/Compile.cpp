@@ -1,0 +1,336 @@
+//===- Compile.cpp ----------------------------------------------------------===//
+#include "codegen/Compile.h"
+
+#include "codegen/Cache.h"
+#include "codegen/Count.h"
+#include "codegen/Stages.h"
+#include "codegen/host/EmitHost.h"
+#include "dialect/Expand.h"
+#include "dialect/model/Check.h"
+
+#include "mlir/IR/Verifier.h"
+
+#include "llvm/Config/llvm-config.h"
+
+#include <fmt/format.h>
+
+#include <chrono>
+
+using namespace mlir;
+
+namespace ccl {
+
+// A move or instruction takes some 60 to 100 bytes while it is being proved.
+static constexpr uint64_t maxMoves = uint64_t(40) << 20;
+static constexpr uint64_t maxInstructions = uint64_t(4) << 20;
+
+namespace {
+
+/// Adds the time that it lives to a figure in milliseconds.
+class Timer {
+public:
+  explicit Timer(double &ms) : ms(ms), start(std::chrono::steady_clock::now()) {}
+  ~Timer() {
+    ms += std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start)
+              .count();
+  }
+
+private:
+  double &ms;
+  std::chrono::steady_clock::time_point start;
+};
+
+} // namespace
+
+//===----------------------------------------------------------------------===//
+// Proof
+//===----------------------------------------------------------------------===//
+
+static void emitFaults(const std::vector<model::Fault> &faults, const LocationTable &locations,
+                       Location fallback) {
+  auto at = [&](int32_t loc) {
+    return loc >= 0 && size_t(loc) < locations.size() ? locations[size_t(loc)] : fallback;
+  };
+  for (const model::Fault &fault : faults) {
+    InFlightDiagnostic error = emitError(at(fault.loc)) << fault.message;
+    for (const model::Note &note : fault.notes)
+      error.attachNote(at(note.loc)) << note.message;
+  }
+}
+
+static void addUnproved(CompileStats &stats, std::string text) {
+  stats.unproved += (stats.unproved.empty() ? "" : "; ") + text;
+}
+
+/// What may be relied on without a proof: nothing, so lengths are assumed to differ.
+static void assumeUnproved(Plan &plan, bool vouchedFor) {
+  plan.disjointProved = vouchedFor;
+  plan.inPlaceProved = false;
+  plan.divisible = true;
+}
+
+LogicalResult proveAlgorithm(ModuleOp module, AlgorithmOp algorithm, Plan &plan,
+                             CompileStats &stats) {
+  Timer timer(stats.proveMs);
+  FailureOr<model::Contract> contract = getModelContract(algorithm);
+  if (failed(contract))
+    return failure();
+  plan.contract = *contract;
+  if (uint64_t moves = countMoves(algorithm, maxMoves); moves >= maxMoves) {
+    addUnproved(stats, fmt::format("the algorithm has over {} moves", maxMoves));
+    assumeUnproved(plan, /*vouchedFor=*/false);
+    return success();
+  }
+  LocationTable locations;
+  FailureOr<model::Moves> moves = expand(algorithm, locations, std::nullopt, maxMoves);
+  if (failed(moves))
+    return failure();
+  model::AlgorithmReport report = model::check(*moves, *contract);
+  stats.moves = report.moves;
+  plan.disjointProved = report.ok();
+  plan.inPlaceProved = report.inPlace;
+  plan.divisible = report.divisible;
+  if (report.ok() || report.inPlace)
+    return success();
+  emitFaults(report.faults, locations, algorithm.getLoc());
+  return failure();
+}
+
+LogicalResult provePrograms(AlgorithmOp algorithm, Plan &plan, CompileStats &stats) {
+  Timer timer(stats.proveMs);
+  if (countInstructions(algorithm, maxInstructions) >= maxInstructions) {
+    addUnproved(stats, fmt::format("the programs have over {} instructions", maxInstructions));
+    return success();
+  }
+  FailureOr<model::Contract> contract = getModelContract(algorithm);
+  LocationTable locations;
+  if (failed(contract))
+    return failure();
+  FailureOr<model::Program> program = expandPrograms(algorithm, locations);
+  if (failed(program))
+    return failure();
+  // The forms are proved one by one: a program may hold in only one of them.
+  std::vector<model::Fault> faults;
+  auto prove = [&](bool inPlace, bool &proved) {
+    if (!proved)
+      return;
+    model::ProgramReport report = model::check(*program, *contract, {.inPlace = inPlace});
+    stats.instructions = report.instructions;
+    proved = report.ok();
+    plan.minSlots = std::max(plan.minSlots, report.minSlots);
+    if (!proved && faults.empty())
+      faults = std::move(report.faults);
+  };
+  bool one = plan.disjointProved || plan.inPlaceProved;
+  prove(/*inPlace=*/false, plan.disjointProved);
+  prove(/*inPlace=*/true, plan.inPlaceProved);
+  if (!one || plan.disjointProved || plan.inPlaceProved)
+    return success();
+  emitFaults(faults, locations, algorithm.getLoc());
+  return failure();
+}
+
+//===----------------------------------------------------------------------===//
+// Code
+//===----------------------------------------------------------------------===//
+
+static HostOptions hostOptions(const CompileOptions &options, const model::Contract &contract) {
+  HostOptions host{options.type, contract.reduction, options.sanitizer, options.lowering.rank};
+  if (options.reduction && contract.reduction != model::Reduction::None)
+    host.reduction = *options.reduction;
+  return host;
+}
+
+/// Everything that the code depends on, as text.
+static std::string cacheText(AlgorithmOp algorithm, const Plan &plan,
+                             const HostOptions &options) {
+  std::string text = fmt::format("ccl {}\nLLVM {}\n{}\n{} {} '{}' rank {}\n{} chunks {}\n",
+                                 CCL_VERSION, LLVM_VERSION_STRING, hostTargetKey(),
+                                 name(options.type), model::name(options.reduction),
+                                 options.sanitizer, options.rank, plan.ranks(),
+                                 plan.contract.chunks);
+  llvm::raw_string_ostream stream(text);
+  for (auto program : algorithm->getParentOfType<ModuleOp>().getOps<ProgramOp>())
+    if (program.getAlgorithm() == algorithm.getSymName()) {
+      program->print(stream, OpPrintingFlags().useLocalScope());
+      stream << '\n';
+    }
+  return text;
+}
+
+static std::optional<ObjectCache> openCache(AlgorithmOp algorithm, StringRef folder) {
+  if (folder.empty())
+    return std::nullopt;
+  llvm::Expected<ObjectCache> cache = ObjectCache::open(folder);
+  if (cache)
+    return std::move(*cache);
+  emitWarning(algorithm.getLoc()) << "object cache not used: "
+                                  << llvm::toString(cache.takeError());
+  return std::nullopt;
+}
+
+/// Emits and optimizes; fills plan.object.
+static LogicalResult compileCode(AlgorithmOp algorithm, const model::Contract &contract,
+                                 const HostOptions &options, Plan &plan, std::string *ir) {
+  llvm::LLVMContext context;
+  auto code = emitHost(algorithm, contract, options, context, plan);
+  if (failed(code))
+    return failure();
+  llvm::Expected<std::string> object = compileToObject(**code, options, ir);
+  if (!object)
+    return emitError(algorithm.getLoc())
+           << "cannot generate code: " << llvm::toString(object.takeError());
+  plan.object = std::move(*object);
+  return success();
+}
+
+LogicalResult generate(AlgorithmOp algorithm, const CompileOptions &options, Plan &plan,
+                       CompileStats &stats, std::string *ir) {
+  Timer timer(stats.jitMs);
+  FailureOr<model::Contract> contract = getModelContract(algorithm);
+  if (failed(contract))
+    return failure();
+  HostOptions host = hostOptions(options, *contract);
+  if (failed(planHost(algorithm, *contract, host, plan)))
+    return failure();
+  plan.program = algorithm.getSymName().str();
+  plan.hash = hashHex(cacheText(algorithm, plan, host));
+  plan.pipelineStages = 1;
+  if (auto stages = algorithm->getAttrOfType<IntegerAttr>("ccl.stages"))
+    plan.pipelineStages = int32_t(stages.getInt());
+
+  std::optional<ObjectCache> cache = openCache(algorithm, options.cacheDir);
+  if (cache && !ir)
+    if (std::optional<std::string> object = cache->load(plan.hash)) {
+      plan.object = std::move(*object);
+      stats.fromCache = true;
+      return success();
+    }
+  if (failed(compileCode(algorithm, *contract, host, plan, ir)))
+    return failure();
+  if (cache)
+    if (llvm::Error error = cache->store(plan.hash, plan.object))
+      emitWarning(algorithm.getLoc()) << "object not cached: " << llvm::toString(std::move(error));
+  return success();
+}
+
+//===----------------------------------------------------------------------===//
+// All of it
+//===----------------------------------------------------------------------===//
+
+namespace {
+
+class Compilation {
+public:
+  Compilation(ModuleOp module, const CompileOptions &options, CompileStats &stats)
+      : module(module), options(options), stats(stats) {}
+
+  FailureOr<Plan> run() {
+    if (failed(toAlgorithm()))
+      return failure();
+    Stages stages(options.dumpDir, options.overrideDir, algorithm.getSymName(),
+                  algorithm.getLoc());
+    std::string ir;
+    if (failed(replaceAlgorithm(stages)) || failed(prove()) || failed(toPrograms()) ||
+        failed(replacePrograms(stages)) || failed(proveLowered()) ||
+        failed(generate(algorithm, options, plan, stats, stages.dumps() ? &ir : nullptr)))
+      return failure();
+    if (stages.dumps())
+      stages.dump("kernel.ll", ir);
+    return std::move(plan);
+  }
+
+private:
+  LogicalResult runPasses(void (*build)(OpPassManager &, const LoweringOptions &)) {
+    PassManager passes(module.getContext());
+    build(passes, options.lowering);
+    return passes.run(module);
+  }
+
+  LogicalResult toAlgorithm() {
+    Timer timer(stats.specializeMs);
+    if (failed(runPasses(buildAlgorithmPipeline)))
+      return failure();
+    FailureOr<AlgorithmOp> found = findAlgorithm(module, options.algorithm);
+    if (failed(found))
+      return failure();
+    algorithm = *found;
+    stats.algorithmOps = countOps(algorithm);
+    return success();
+  }
+
+  LogicalResult replaceAlgorithm(const Stages &stages) {
+    FailureOr<OwningOpRef<ModuleOp>> other = stages.replacement("algorithm.mlir");
+    if (failed(other))
+      return failure();
+    if (*other) {
+      module.getBodyRegion().takeBody((*other)->getBodyRegion());
+      if (failed(toAlgorithm()))
+        return failure();
+    }
+    stages.dump("algorithm.mlir", module);
+    return success();
+  }
+
+  LogicalResult prove() {
+    if (options.prove)
+      return proveAlgorithm(module, algorithm, plan, stats);
+    assumeUnproved(plan, /*vouchedFor=*/true);
+    addUnproved(stats, "no proof was asked for");
+    return success();
+  }
+
+  LogicalResult toPrograms() {
+    Timer timer(stats.lowerMs);
+    // Lowering may rebuild the algorithm: find it again by its name.
+    std::string name = algorithm.getSymName().str();
+    if (failed(runPasses(buildLoweringPipeline)))
+      return failure();
+    FailureOr<AlgorithmOp> found = findAlgorithm(module, name);
+    if (failed(found))
+      return failure();
+    algorithm = *found;
+    return success();
+  }
+
+  /// Programs may be replaced, the contract that they are held to may not.
+  LogicalResult replacePrograms(const Stages &stages) {
+    FailureOr<OwningOpRef<ModuleOp>> other = stages.replacement("program.mlir");
+    if (failed(other))
+      return failure();
+    if (*other) {
+      for (auto program : llvm::make_early_inc_range(module.getOps<ProgramOp>()))
+        program.erase();
+      for (auto program : llvm::make_early_inc_range((*other)->getOps<ProgramOp>()))
+        program->moveBefore(module.getBody(), module.getBody()->end());
+      if (failed(verify(module)))
+        return failure();
+    }
+    stats.programOps = 0;
+    for (auto program : module.getOps<ProgramOp>())
+      stats.programOps += countOps(program);
+    stages.dump("program.mlir", module);
+    return success();
+  }
+
+  LogicalResult proveLowered() {
+    // One rank alone says nothing about the others.
+    if (!options.prove || options.lowering.rank >= 0)
+      return success();
+    return provePrograms(algorithm, plan, stats);
+  }
+
+  ModuleOp module;
+  const CompileOptions &options;
+  CompileStats &stats;
+  AlgorithmOp algorithm;
+  Plan plan;
+};
+
+} // namespace
+
+FailureOr<Plan> compile(ModuleOp module, const CompileOptions &options, CompileStats &stats) {
+  return Compilation(module, options, stats).run();
+}
+
+} // namespace ccl

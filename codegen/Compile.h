@@ -1,0 +1,52 @@
+//===- Compile.h - (module, options) -> Plan -------------------------------===//
+#pragma once
+
+#include "passes/Pipelines.h"
+#include "runtime/plan/Plan.h"
+
+namespace ccl {
+
+/// One frozen value; together with the text of the lowered program it is the cache
+/// key. Nothing else influences the generated code.
+struct CompileOptions {
+  LoweringOptions lowering;
+  std::string algorithm;                    ///< "" if the module has one
+  ElementType type = ElementType::F32;
+  std::optional<model::Reduction> reduction; ///< instead of the contract's
+  bool prove = true;      ///< refuse what the checker refutes; false: the caller vouches
+  std::string cacheDir;   ///< "": no object cache
+  std::string dumpDir;    ///< "": no dumps (CCL_DUMP_DIR), see Stages.h
+  std::string overrideDir; ///< stages to replace (CCL_OVERRIDE_DIR), proved again
+  std::string sanitizer;  ///< "", "address", "thread": LLVM's pass over the code
+};
+
+struct CompileStats {
+  double specializeMs = 0, proveMs = 0, lowerMs = 0; ///< IR work
+  double jitMs = 0; ///< L2 program -> object code, or the cache's answer
+  bool fromCache = false;
+  uint64_t algorithmOps = 0, programOps = 0; ///< ops after specialize, after lowering
+  uint64_t moves = 0, instructions = 0;      ///< of all ranks, expanded by the proof
+  std::string unproved; ///< what was not proved and why, for people; "" if all was
+};
+
+/// Proves and lowers all ranks and generates object code. On failure a diagnostic
+/// with a location has been emitted. The module is modified (lowered in place).
+mlir::FailureOr<Plan> compile(mlir::ModuleOp module, const CompileOptions &options,
+                              CompileStats &stats);
+
+/// The steps of `compile`, for tools that stop in between.
+/// Proves a specialized algorithm: fills the contract, disjointProved, inPlaceProved
+/// and divisible. Emits the faults and fails if neither form holds. An algorithm with
+/// too many moves is left unproved (stats.unproved).
+mlir::LogicalResult proveAlgorithm(mlir::ModuleOp module, AlgorithmOp algorithm,
+                                   Plan &plan, CompileStats &stats);
+/// Proves the lowered programs of all ranks for the slots that they name, and finds
+/// plan.minSlots. Needs what proveAlgorithm found out.
+mlir::LogicalResult provePrograms(AlgorithmOp algorithm, Plan &plan, CompileStats &stats);
+/// Generates code for the lowered programs, or takes it from the cache: fills the rest
+/// of the plan. Of one rank only if `options.lowering.rank` says so. `ir`, if not null,
+/// gets the optimized LLVM IR as text (and the cache is not asked).
+mlir::LogicalResult generate(AlgorithmOp algorithm, const CompileOptions &options, Plan &plan,
+                             CompileStats &stats, std::string *ir = nullptr);
+
+} // namespace ccl

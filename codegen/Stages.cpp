@@ -1,0 +1,76 @@
+//===- Stages.cpp -----------------------------------------------------------===//
+#include "codegen/Stages.h"
+
+#include "mlir/Parser/Parser.h"
+
+#include "llvm/ADT/StringExtras.h"
+#include "llvm/Support/FileSystem.h"
+#include "llvm/Support/Path.h"
+#include "llvm/Support/SourceMgr.h"
+
+using namespace mlir;
+
+namespace ccl {
+
+/// A symbol may hold anything, `../` too.
+static std::string folderFor(StringRef program) {
+  std::string name = program.str();
+  for (char &c : name)
+    if (!llvm::isAlnum(c) && c != '.' && c != '-')
+      c = '_';
+  return name.empty() || name.front() == '.' ? "_" + name : name;
+}
+
+static std::string pathOf(StringRef a, StringRef b, StringRef c = "") {
+  llvm::SmallString<128> path(a);
+  llvm::sys::path::append(path, b, c);
+  return path.str().str();
+}
+
+Stages::Stages(StringRef dumpDir, StringRef overrideDir, StringRef program, Location location)
+    : dumpDir(dumpDir), overrideDir(overrideDir), folder(folderFor(program)),
+      location(location) {}
+
+void Stages::dump(StringRef file, StringRef text) const {
+  if (dumpDir.empty())
+    return;
+  std::string path = pathOf(dumpDir, folder, file);
+  std::error_code error = llvm::sys::fs::create_directories(pathOf(dumpDir, folder));
+  if (!error) {
+    llvm::raw_fd_ostream stream(path, error);
+    stream << text;
+    stream.close();
+    if (stream.has_error())
+      error = stream.error();
+    stream.clear_error();
+  }
+  if (error)
+    emitWarning(location) << "cannot dump to " << path << ": " << error.message();
+}
+
+void Stages::dump(StringRef file, ModuleOp module) const {
+  if (dumpDir.empty())
+    return;
+  std::string text;
+  llvm::raw_string_ostream stream(text);
+  module->print(stream);
+  stream << '\n';
+  dump(file, stream.str());
+}
+
+FailureOr<OwningOpRef<ModuleOp>> Stages::replacement(StringRef file) const {
+  if (overrideDir.empty())
+    return OwningOpRef<ModuleOp>();
+  std::string path = pathOf(overrideDir, folder, file);
+  if (!llvm::sys::fs::exists(path))
+    path = pathOf(overrideDir, file);
+  if (!llvm::sys::fs::exists(path))
+    return OwningOpRef<ModuleOp>();
+  OwningOpRef<ModuleOp> module =
+      parseSourceFile<ModuleOp>(path, ParserConfig(location.getContext()));
+  if (!module)
+    return failure();
+  return module;
+}
+
+} // namespace ccl

@@ -1,0 +1,34 @@
+//===- Stages.h - Intermediate forms, written out and replaced -------------===//
+//
+// The stages of a compilation are files `<program>/algorithm.mlir`,
+// `<program>/program.mlir` and `<program>/kernel.ll` in the dump folder. The first two
+// are read back from the override folder, by the same name or directly in it.
+//===----------------------------------------------------------------------===//
+#pragma once
+
+#include "dialect/Ccl.h"
+
+#include <string>
+
+namespace ccl {
+
+class Stages {
+public:
+  /// An empty folder turns that direction off. `program` names the files' folder.
+  Stages(llvm::StringRef dumpDir, llvm::StringRef overrideDir, llvm::StringRef program,
+         mlir::Location location);
+
+  bool dumps() const { return !dumpDir.empty(); }
+  /// Emits a warning if the file cannot be written.
+  void dump(llvm::StringRef file, llvm::StringRef text) const;
+  void dump(llvm::StringRef file, mlir::ModuleOp module) const;
+  /// The module that replaces a stage; null if there is no such file. Emits the
+  /// diagnostics of a file that does not parse.
+  mlir::FailureOr<mlir::OwningOpRef<mlir::ModuleOp>> replacement(llvm::StringRef file) const;
+
+private:
+  std::string dumpDir, overrideDir, folder;
+  mlir::Location location;
+};
+
+} // namespace ccl

@@ -1,0 +1,124 @@
+//===- EmitHost.cpp ---------------------------------------------------------===//
+#include "codegen/host/EmitHost.h"
+
+#include "codegen/host/Channels.h"
+#include "codegen/host/Kernel.h"
+#include "dialect/Indexing.h"
+
+#include "llvm/IR/Verifier.h"
+
+using namespace mlir;
+
+namespace ccl {
+
+static bool runsOn(ProgramOp program, int64_t rank) {
+  ArrayRef<int64_t> ranks = program.getRanks();
+  for (size_t i = 0; i + 1 < ranks.size(); i += 2)
+    if (rank >= ranks[i] && rank < ranks[i + 1])
+      return true;
+  return false;
+}
+
+static SmallVector<ProgramOp> programsOf(AlgorithmOp algorithm, int64_t rank) {
+  SmallVector<ProgramOp> programs;
+  for (auto program : algorithm->getParentOfType<ModuleOp>().getOps<ProgramOp>())
+    if (program.getAlgorithm() == algorithm.getSymName() && (rank < 0 || runsOn(program, rank)))
+      programs.push_back(program);
+  return programs;
+}
+
+/// "kernel2_ring.p": readable in a debugger, distinct whatever the programs' names.
+static std::string symbolFor(size_t index, StringRef name) {
+  std::string symbol = "kernel" + std::to_string(index) + "_" + name.str();
+  for (char &c : symbol)
+    if (!llvm::isAlnum(c) && c != '.')
+      c = '_';
+  return symbol;
+}
+
+/// Buffers are numbered in program order, alike in every program.
+static LogicalResult planBuffers(ProgramOp program, bool first, Plan &plan,
+                                 host::BufferNumbers *numbers) {
+  size_t number = 0;
+  for (auto buffer : program.getBlock().getOps<BufferOp>()) {
+    auto shape = buffer.getChunkShape();
+    if (!shape)
+      return buffer.emitOpError("has extents that are not constant");
+    if (buffer.getRole() == BufferRole::InOut)
+      return buffer.emitOpError("is 'inout', which has no code: lowering splits it into 'in' and "
+                                "'out'");
+    BufferPlan part{buffer.getName().value_or("buffer").str(), toModel(buffer.getRole()),
+                    product(*shape)};
+    if (number == plan.buffers.size() && first)
+      plan.buffers.push_back(part);
+    else if (number >= plan.buffers.size() || plan.buffers[number].role != part.role ||
+             plan.buffers[number].chunks != part.chunks)
+      return buffer.emitOpError("differs from the buffer in this position of another rank's "
+                                "program");
+    if (numbers)
+      (*numbers)[buffer] = int32_t(number);
+    ++number;
+  }
+  return success();
+}
+
+static void planTransfers(ProgramOp program, Plan &plan) {
+  program.walk([&](TransferOp transfer) {
+    bool staged = false;
+    SmallVector<PlaceRef> places = getFromPlaces(transfer);
+    llvm::append_range(places, getToPlaces(transfer));
+    for (const PlaceRef &place : places) {
+      staged |= place.isChannel();
+      plan.direct |= bool(place.getPeer());
+    }
+    if (staged)
+      plan.maxCount = std::max(plan.maxCount, int64_t(transfer.getCount()));
+  });
+}
+
+LogicalResult planHost(AlgorithmOp algorithm, const model::Contract &contract,
+                       const HostOptions &options, Plan &plan) {
+  plan.type = options.type;
+  plan.contract = contract;
+  plan.contract.reduction = options.reduction;
+  plan.kernels.clear();
+  plan.buffers.clear();
+  plan.maxCount = 1;
+  plan.direct = false;
+  for (auto [index, program] : llvm::enumerate(programsOf(algorithm, options.rank))) {
+    if (failed(planBuffers(program, index == 0, plan, nullptr)))
+      return failure();
+    planTransfers(program, plan);
+    KernelPlan &kernel = plan.kernels.emplace_back();
+    ArrayRef<int64_t> ranks = program.getRanks();
+    for (size_t i = 0; i + 1 < ranks.size(); i += 2)
+      kernel.ranks.emplace_back(ranks[i], ranks[i + 1]);
+    kernel.symbol = symbolFor(index, program.getSymName());
+    if (failed(host::planChannels(program, contract.ranks, kernel)))
+      return failure();
+  }
+  return success();
+}
+
+FailureOr<std::unique_ptr<llvm::Module>>
+emitHost(AlgorithmOp algorithm, const model::Contract &contract, const HostOptions &options,
+         llvm::LLVMContext &context, Plan &plan) {
+  if (failed(planHost(algorithm, contract, options, plan)))
+    return failure();
+  auto module = std::make_unique<llvm::Module>(algorithm.getSymName(), context);
+  host::Patterns patterns(*module, options.type, options.reduction);
+  for (auto [index, program] : llvm::enumerate(programsOf(algorithm, options.rank))) {
+    host::BufferNumbers numbers;
+    if (failed(planBuffers(program, false, plan, &numbers)) ||
+        failed(host::emitKernel(program, plan.kernels[index], numbers, plan, patterns, *module)))
+      return failure();
+  }
+  // LLVM here is built without assertions: wrong IR would be undefined behaviour.
+  std::string broken;
+  llvm::raw_string_ostream text(broken);
+  if (llvm::verifyModule(*module, &text))
+    return algorithm.emitOpError("was turned into invalid LLVM IR: ") << text.str();
+  return module;
+}
+
+} // namespace ccl

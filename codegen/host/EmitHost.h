@@ -1,0 +1,39 @@
+//===- EmitHost.h - L2 programs to LLVM IR and object code ------------------===//
+#pragma once
+
+#include "dialect/Ccl.h"
+#include "runtime/plan/Plan.h"
+
+#include "llvm/IR/Module.h"
+#include "llvm/Support/Error.h"
+
+namespace ccl {
+
+/// What the emitter needs besides the programs.
+struct HostOptions {
+  ElementType type = ElementType::F32;
+  model::Reduction reduction = model::Reduction::None; ///< in place of the contract's
+  std::string sanitizer = ""; ///< or "address", "thread"
+  int64_t rank = -1;     ///< only the program of this rank, or -1: all
+};
+
+/// Fills what a plan says about the programs of `algorithm` besides their code: type,
+/// contract, kernels, buffers, maxCount and direct. Emits a diagnostic on what is wrong.
+mlir::LogicalResult planHost(AlgorithmOp algorithm, const model::Contract &contract,
+                             const HostOptions &options, Plan &plan);
+
+/// Does that and emits one kernel for every `ccl.program` of `algorithm` (see Plan.h
+/// for the ABI). Emits a diagnostic on the op that cannot be generated.
+mlir::FailureOr<std::unique_ptr<llvm::Module>>
+emitHost(AlgorithmOp algorithm, const model::Contract &contract, const HostOptions &options,
+         llvm::LLVMContext &context, Plan &plan);
+
+/// Optimizes for the machine we run on and returns an ELF object. `ir`, if not null,
+/// gets the optimized LLVM IR as text.
+llvm::Expected<std::string> compileToObject(llvm::Module &module, const HostOptions &options,
+                                            std::string *ir = nullptr);
+
+/// "x86_64-pc-linux-gnu sapphirerapids +avx512f,...": part of the cache key.
+std::string hostTargetKey();
+
+} // namespace ccl

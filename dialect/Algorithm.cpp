@@ -1,0 +1,697 @@
+//===- Algorithm.cpp - L1 ops -----------------------------------------------===//
+
+#include "dialect/Assembly.h"
+#include "dialect/Indexing.h"
+
+#include "mlir/IR/DialectResourceBlobManager.h"
+#include "mlir/IR/Matchers.h"
+#include "mlir/Interfaces/FunctionImplementation.h"
+#include "llvm/ADT/SmallPtrSet.h"
+#include "llvm/ADT/SmallSet.h"
+
+using namespace mlir;
+using namespace ccl;
+
+#define GET_OP_CLASSES
+#include "dialect/CclAlgorithmOps.cpp.inc"
+
+namespace ccl {
+
+using Effects = SmallVectorImpl<SideEffects::EffectInstance<MemoryEffects::Effect>>;
+
+//===----------------------------------------------------------------------===//
+// ccl.algorithm
+//===----------------------------------------------------------------------===//
+
+ParseResult AlgorithmOp::parse(OpAsmParser &p, OperationState &state) {
+  Builder &b = p.getBuilder();
+  StringAttr name;
+  SmallVector<OpAsmParser::Argument> args;
+  ContractAttr contract;
+  if (p.parseSymbolName(name, "sym_name", state.attributes) ||
+      p.parseArgumentList(args, OpAsmParser::Delimiter::OptionalParen, /*allowType=*/true) ||
+      p.parseKeyword("implements") || p.parseAttribute(contract, "contract", state.attributes))
+    return failure();
+  if (succeeded(p.parseOptionalKeyword("on"))) {
+    FlatSymbolRefAttr topology;
+    if (p.parseAttribute(topology, "topology", state.attributes))
+      return failure();
+  }
+  if (p.parseOptionalAttrDictWithKeyword(state.attributes))
+    return failure();
+  SmallVector<Type> types;
+  SmallVector<StringRef> names;
+  for (auto &arg : args) {
+    types.push_back(arg.type);
+    names.push_back(arg.ssaName.name.drop_front());
+  }
+  state.addAttribute("function_type", TypeAttr::get(b.getFunctionType(types, {})));
+  if (!names.empty())
+    state.addAttribute("arg_names", b.getStrArrayAttr(names));
+  Region *body = state.addRegion();
+  if (p.parseRegion(*body, args))
+    return failure();
+  if (body->empty())
+    body->emplaceBlock();
+  return success();
+}
+
+void AlgorithmOp::print(OpAsmPrinter &p) {
+  p << ' ';
+  p.printSymbolName(getSymName());
+  if (getNumArguments()) {
+    p << '(';
+    llvm::interleaveComma(getArguments(), p,
+                          [&](BlockArgument a) { p.printRegionArgument(a); });
+    p << ')';
+  }
+  p << " implements " << getContract();
+  if (getTopology())
+    p << " on " << getTopologyAttr();
+  p.printOptionalAttrDictWithKeyword(
+      (*this)->getAttrs(), {"sym_name", "function_type", "contract", "topology", "arg_names"});
+  p << ' ';
+  printBody(p, *this, getBody());
+}
+
+void AlgorithmOp::getAsmBlockArgumentNames(Region &region, OpAsmSetValueNameFn setName) {
+  if (auto names = getArgNames(); names && names->size() == region.getNumArguments())
+    for (auto [arg, name] : llvm::zip_equal(region.getArguments(), *names))
+      setName(arg, cast<StringAttr>(name).getValue());
+}
+
+StringRef AlgorithmOp::getParameterName(unsigned i) {
+  auto names = getArgNames();
+  return names && i < names->size() ? cast<StringAttr>((*names)[i]).getValue() : "";
+}
+
+static bool isAllowedInAlgorithm(Operation *op) {
+  return isa<BufferOp, CopyOp, ReduceOp, ApplyOp, PipelineOp, ScheduleOp, affine::AffineForOp,
+             affine::AffineParallelOp, affine::AffineYieldOp, affine::AffineApplyOp,
+             arith::ConstantOp>(op);
+}
+
+LogicalResult AlgorithmOp::verify() {
+  for (Type type : getArgumentTypes())
+    if (!type.isIndex()) // algorithm_c1
+      return emitOpError() << "size parameters have type index, got " << type;
+  if (!getResultTypes().empty())
+    return emitOpError("has no results");
+  if (getArgNames() && getArgNames()->size() != getNumArguments())
+    return emitOpError("names not all of its parameters");
+
+  WalkResult walk = getBody().walk([&](Operation *op) {
+    if (isAllowedInAlgorithm(op)) // algorithm_c2
+      return WalkResult::advance();
+    op->emitOpError("is not allowed in an algorithm");
+    return WalkResult::interrupt();
+  });
+  if (walk.wasInterrupted())
+    return failure();
+
+  BufferOp first;
+  BufferOp byRole[3];
+  for (auto buffer : getBody().getOps<BufferOp>()) {
+    if (!first)
+      first = buffer;
+    auto shape = buffer.getRankShape(), firstShape = first.getRankShape();
+    bool differs = buffer.getNumRankAxes() != first.getNumRankAxes() ||
+                   (shape && firstShape && *shape != *firstShape);
+    if (differs) { // algorithm_c3
+      InFlightDiagnostic d = buffer.emitOpError("has another rank grid than the first buffer");
+      d.attachNote(first.getLoc()) << "the first buffer is here";
+      return d;
+    }
+    if (buffer.getRole() == BufferRole::Scratch)
+      continue;
+    BufferOp &same = byRole[uint32_t(buffer.getRole())];
+    if (same) { // algorithm_c4
+      InFlightDiagnostic d = buffer.emitOpError()
+                             << "is a second '" << stringifyBufferRole(buffer.getRole())
+                             << "' buffer; there may be one";
+      d.attachNote(same.getLoc()) << "the first is here";
+      return d;
+    }
+    same = buffer;
+  }
+  BufferOp inout = byRole[uint32_t(BufferRole::InOut)];
+  for (BufferRole role : {BufferRole::In, BufferRole::Out})
+    if (inout && byRole[uint32_t(role)]) // algorithm_c4
+      return byRole[uint32_t(role)].emitOpError()
+             << "'" << stringifyBufferRole(role) << "' and 'inout' exclude each other";
+  return success();
+}
+
+LogicalResult AlgorithmOp::verifySymbolUses(SymbolTableCollection &symbols) {
+  if (getTopologyAttr() &&
+      !symbols.lookupNearestSymbolFrom<TopologyOp>(*this, getTopologyAttr())) // algorithm_c5
+    return emitOpError() << "there is no topology " << getTopologyAttr();
+  return success();
+}
+
+//===----------------------------------------------------------------------===//
+// ccl.buffer
+//===----------------------------------------------------------------------===//
+
+ParseResult BufferOp::parse(OpAsmParser &p, OperationState &state) {
+  Builder &b = p.getBuilder();
+  BufferRole role;
+  if (parseWord(static_cast<AsmParser &>(p), role, symbolizeBufferRole,
+                getMaxEnumValForBufferRole(), stringifyBufferRole))
+    return failure();
+  state.addAttribute("role", BufferRoleAttr::get(p.getContext(), role));
+  SmallVector<Unresolved> rankOperands, chunkOperands;
+  AffineMapAttr ranks, chunks;
+  if (succeeded(p.parseOptionalKeyword("ranks")) &&
+      p.parseAffineMapOfSSAIds(rankOperands, ranks, "ranks", state.attributes,
+                               OpAsmParser::Delimiter::Paren))
+    return failure();
+  if (p.parseKeyword("chunks") ||
+      p.parseAffineMapOfSSAIds(chunkOperands, chunks, "chunks", state.attributes,
+                               OpAsmParser::Delimiter::Paren))
+    return failure();
+  StringRef name = p.getResultName(0).first;
+  if (!name.empty() && !llvm::isDigit(name[0]))
+    state.addAttribute("name", b.getStringAttr(name));
+  state.addAttribute("operandSegmentSizes",
+                     b.getDenseI32ArrayAttr(
+                         {int32_t(rankOperands.size()), int32_t(chunkOperands.size())}));
+  state.addTypes(BufferType::get(p.getContext()));
+  return failure(p.parseOptionalAttrDict(state.attributes) ||
+                 p.resolveOperands(rankOperands, b.getIndexType(), state.operands) ||
+                 p.resolveOperands(chunkOperands, b.getIndexType(), state.operands));
+}
+
+void BufferOp::print(OpAsmPrinter &p) {
+  p << ' ' << stringifyBufferRole(getRole());
+  if (getRanks()) {
+    p << " ranks(";
+    p.printAffineMapOfSSAIds(getRanksAttr(), getRankOperands());
+    p << ')';
+  }
+  p << " chunks(";
+  p.printAffineMapOfSSAIds(getChunksAttr(), getChunkOperands());
+  p << ')';
+  p.printOptionalAttrDict((*this)->getAttrs(),
+                          {"role", "ranks", "chunks", "name", "operandSegmentSizes"});
+}
+
+void BufferOp::getAsmResultNames(OpAsmSetValueNameFn setName) {
+  if (getName())
+    setName(getResult(), *getName());
+}
+
+void BufferOp::getEffects(Effects &effects) {
+  // Tied to no result: an unused `out` is still part of the contract, and equal
+  // scratch buffers must not be merged.
+  effects.emplace_back(MemoryEffects::Allocate::get());
+}
+
+static std::optional<SmallVector<int64_t>> constantShape(AffineMap map, ValueRange operands) {
+  SmallVector<Value> values(operands.begin(), operands.end());
+  simplifyIndex(map, values);
+  SmallVector<int64_t> shape;
+  for (AffineExpr e : map.getResults()) {
+    auto constant = dyn_cast<AffineConstantExpr>(e);
+    if (!constant)
+      return std::nullopt;
+    shape.push_back(constant.getValue());
+  }
+  return shape;
+}
+
+std::optional<SmallVector<int64_t>> BufferOp::getRankShape() {
+  if (!getRanks())
+    return SmallVector<int64_t>();
+  return constantShape(*getRanks(), getRankOperands());
+}
+std::optional<SmallVector<int64_t>> BufferOp::getChunkShape() {
+  return constantShape(getChunks(), getChunkOperands());
+}
+
+LogicalResult BufferOp::verify() {
+  Operation *parent = (*this)->getParentOp();
+  bool inAlgorithm = isa<AlgorithmOp>(parent);
+  if (!inAlgorithm && !isa<ProgramOp>(parent)) // buffer_c1
+    return emitOpError("stands at the top of ccl.algorithm or ccl.program");
+  if (inAlgorithm != getRanks().has_value())
+    return emitOpError(inAlgorithm ? "needs ranks(...) in an algorithm"
+                                   : "is one rank's part in a program: drop ranks(...)");
+  if (getRanks() && getRanks()->getNumResults() == 0)
+    return emitOpError("needs at least one rank axis");
+  if (getChunks().getNumResults() == 0) // buffer_c2
+    return emitOpError("needs at least one chunk axis");
+  if (getRanks() && failed(verifyIndexOperands(*this, *getRanks(), getRankOperands())))
+    return failure();
+  if (failed(verifyIndexOperands(*this, getChunks(), getChunkOperands())))
+    return failure();
+  for (auto shape : {getRankShape(), getChunkShape()}) {
+    if (!shape)
+      continue;
+    int64_t total = 1;
+    for (int64_t extent : *shape) {
+      if (extent < 1)
+        return emitOpError() << "extent " << extent << " is below 1";
+      if (llvm::MulOverflow(total, extent, total) || total > (int64_t(1) << 40))
+        return emitOpError("has a grid of more than 2^40 places");
+    }
+  }
+  return success();
+}
+
+LogicalResult BufferOp::canonicalize(BufferOp op, PatternRewriter &rewriter) {
+  AffineMap ranks = op.getRanks().value_or(AffineMap()), chunks = op.getChunks();
+  SmallVector<Value> rankOperands(op.getRankOperands()), chunkOperands(op.getChunkOperands());
+  bool changed = simplifyIndex(chunks, chunkOperands);
+  if (ranks)
+    changed |= simplifyIndex(ranks, rankOperands);
+  if (!changed)
+    return failure();
+  rewriter.modifyOpInPlace(op, [&] {
+    if (ranks)
+      op.setRanks(ranks);
+    op.setChunks(chunks);
+    op.getRankOperandsMutable().assign(rankOperands);
+    op.getChunkOperandsMutable().assign(chunkOperands);
+  });
+  return success();
+}
+
+//===----------------------------------------------------------------------===//
+// ccl.copy, ccl.reduce
+//===----------------------------------------------------------------------===//
+
+template <typename Op>
+static MoveRef makeMoveRef(Op op, bool reduce) {
+  MoveRef move;
+  move.op = op;
+  move.reduce = reduce;
+  move.src = {op.getSrc(), op.getSrcMap(), SmallVector<Value>(op.getSrcOperands())};
+  move.dst = {op.getDst(), op.getDstMap(), SmallVector<Value>(op.getDstOperands())};
+  move.count = op.getCount();
+  move.tag = op.getTag();
+  move.via = op.getVia();
+  return move;
+}
+
+std::optional<MoveRef> getMove(Operation *op) {
+  if (auto copy = dyn_cast<CopyOp>(op))
+    return makeMoveRef(copy, false);
+  if (auto reduce = dyn_cast<ReduceOp>(op))
+    return makeMoveRef(reduce, true);
+  return std::nullopt;
+}
+
+static LogicalResult verifyPlace(Operation *op, const PlaceRef &place, int64_t count,
+                                 StringRef side) {
+  auto buffer = place.base.getDefiningOp<BufferOp>();
+  if (!buffer)
+    return op->emitOpError() << "the " << side << " is no ccl.buffer";
+  unsigned rankAxes = buffer.getNumRankAxes(), axes = rankAxes + buffer.getNumChunkAxes();
+  if (place.map.getNumResults() != axes) { // copy_c1
+    InFlightDiagnostic d = op->emitOpError()
+                           << "the " << side << " needs " << axes << " indices (" << rankAxes
+                           << " for the rank, " << axes - rankAxes << " for the chunk), got "
+                           << place.map.getNumResults();
+    d.attachNote(buffer.getLoc()) << "the buffer is here";
+    return d;
+  }
+  if (failed(verifyIndexOperands(op, place.map, place.operands))) // copy_c4
+    return failure();
+  auto ranks = buffer.getRankShape(), chunks = buffer.getChunkShape();
+  if (!ranks || !chunks)
+    return success();
+  SmallVector<int64_t> shape(*ranks);
+  shape.append(*chunks);
+  bool allConstant = true;
+  SmallVector<int64_t> chunk;
+  for (auto [i, e] : llvm::enumerate(place.map.getResults())) {
+    auto constant = dyn_cast<AffineConstantExpr>(e);
+    if (!constant) {
+      allConstant &= i < rankAxes;
+      continue;
+    }
+    if (constant.getValue() < 0 || constant.getValue() >= shape[i]) // copy_c2
+      return op->emitOpError() << "the " << side << (i < rankAxes ? "'s rank " : "'s chunk ")
+                               << constant.getValue() << " is outside [0, " << shape[i] << ")";
+    if (i >= rankAxes)
+      chunk.push_back(constant.getValue());
+  }
+  if (allConstant && linearize(chunk, *chunks) + count > product(*chunks)) // copy_c2
+    return op->emitOpError() << "the " << side << "'s chunks " << linearize(chunk, *chunks)
+                             << " to " << linearize(chunk, *chunks) + count - 1
+                             << " are not all inside [0, " << product(*chunks) << ")";
+  return success();
+}
+
+static LogicalResult verifyMove(Operation *op) {
+  MoveRef move = *getMove(op);
+  auto algorithm = op->getParentOfType<AlgorithmOp>();
+  if (!algorithm) // copy_c4
+    return op->emitOpError("stands in ccl.algorithm");
+  if (move.count < 1) // copy_c3
+    return op->emitOpError() << "moves " << move.count << " chunks, needs at least 1";
+  if (move.tag < 0)
+    return op->emitOpError() << "tag " << move.tag << " is negative";
+  if (failed(verifyPlace(op, move.src, move.count, "source")) ||
+      failed(verifyPlace(op, move.dst, move.count, "destination")))
+    return failure();
+  if (move.dst.base.getDefiningOp<BufferOp>().getRole() == BufferRole::In) // copy_c5
+    return op->emitOpError("writes an 'in' buffer");
+  if (move.reduce && algorithm.getContract().getReduction() == ReductionKind::None) // reduce_c6
+    return op->emitOpError() << "reduces, but the contract " << algorithm.getContract()
+                             << " names no reduction";
+  return success();
+}
+
+LogicalResult CopyOp::verify() { return verifyMove(*this); }
+LogicalResult ReduceOp::verify() { return verifyMove(*this); }
+
+void CopyOp::getEffects(Effects &effects) {
+  effects.emplace_back(MemoryEffects::Read::get(), &getSrcMutable());
+  effects.emplace_back(MemoryEffects::Write::get(), &getDstMutable());
+}
+void ReduceOp::getEffects(Effects &effects) {
+  effects.emplace_back(MemoryEffects::Read::get(), &getSrcMutable());
+  effects.emplace_back(MemoryEffects::Read::get(), &getDstMutable());
+  effects.emplace_back(MemoryEffects::Write::get(), &getDstMutable());
+}
+
+template <typename Op>
+static LogicalResult canonicalizeMove(Op op, PatternRewriter &rewriter) {
+  AffineMap src = op.getSrcMap(), dst = op.getDstMap();
+  SmallVector<Value> srcOperands(op.getSrcOperands()), dstOperands(op.getDstOperands());
+  bool changed = simplifyIndex(src, srcOperands);
+  changed |= simplifyIndex(dst, dstOperands);
+  if (!changed)
+    return failure();
+  rewriter.modifyOpInPlace(op, [&] {
+    op.setSrcMap(src);
+    op.setDstMap(dst);
+    op.getSrcOperandsMutable().assign(srcOperands);
+    op.getDstOperandsMutable().assign(dstOperands);
+  });
+  return success();
+}
+LogicalResult CopyOp::canonicalize(CopyOp op, PatternRewriter &rewriter) {
+  return canonicalizeMove(op, rewriter);
+}
+LogicalResult ReduceOp::canonicalize(ReduceOp op, PatternRewriter &rewriter) {
+  return canonicalizeMove(op, rewriter);
+}
+
+//===----------------------------------------------------------------------===//
+// ccl.apply
+//===----------------------------------------------------------------------===//
+
+ParseResult ApplyOp::parse(OpAsmParser &p, OperationState &state) {
+  Builder &b = p.getBuilder();
+  FlatSymbolRefAttr callee;
+  AffineMapAttr sizes, groups;
+  SmallVector<Unresolved> sizeOperands, buffers, groupOperands;
+  SmallVector<Attribute> maps;
+  if (p.parseAttribute(callee, "callee", state.attributes) ||
+      p.parseAffineMapOfSSAIds(sizeOperands, sizes, "sizes", state.attributes,
+                               OpAsmParser::Delimiter::OptionalParen))
+    return failure();
+  if (succeeded(p.parseOptionalKeyword("along"))) {
+    StringAttr axis;
+    if (p.parseAttribute(axis, "along", state.attributes))
+      return failure();
+  }
+  auto binding = [&]() -> ParseResult {
+    if (p.parseOperand(buffers.emplace_back()))
+      return failure();
+    if (failed(p.parseOptionalKeyword("by")))
+      return success();
+    AffineMapAttr map;
+    if (p.parseAttribute(map))
+      return failure();
+    maps.push_back(map);
+    return success();
+  };
+  if (p.parseKeyword("on") || p.parseCommaSeparatedList(binding))
+    return failure();
+  groups = AffineMapAttr::get(AffineMap::get(p.getContext()));
+  if (succeeded(p.parseOptionalKeyword("groups"))) {
+    NamedAttrList ignored;
+    if (p.parseAffineMapOfSSAIds(groupOperands, groups, "groups", ignored,
+                                 OpAsmParser::Delimiter::Paren))
+      return failure();
+  }
+  state.addAttribute("groups", groups);
+  if (!maps.empty())
+    state.addAttribute("maps", b.getArrayAttr(maps));
+  state.addAttribute("operandSegmentSizes",
+                     b.getDenseI32ArrayAttr({int32_t(sizeOperands.size()),
+                                             int32_t(buffers.size()),
+                                             int32_t(groupOperands.size())}));
+  return failure(
+      p.parseOptionalAttrDict(state.attributes) ||
+      p.resolveOperands(sizeOperands, b.getIndexType(), state.operands) ||
+      p.resolveOperands(buffers, BufferType::get(p.getContext()), state.operands) ||
+      p.resolveOperands(groupOperands, b.getIndexType(), state.operands));
+}
+
+void ApplyOp::print(OpAsmPrinter &p) {
+  p << ' ' << getCalleeAttr();
+  if (getSizes().getNumResults()) {
+    p << '(';
+    p.printAffineMapOfSSAIds(getSizesAttr(), getSizeOperands());
+    p << ')';
+  }
+  if (getAlong())
+    p << " along " << getAlongAttr();
+  p << " on ";
+  for (auto [i, buffer] : llvm::enumerate(getBuffers())) {
+    p << (i ? ", " : "") << buffer;
+    if (getMaps() && i < getMaps()->size())
+      p << " by " << (*getMaps())[i];
+  }
+  if (getGroups().getNumResults()) {
+    p << " groups(";
+    p.printAffineMapOfSSAIds(getGroupsAttr(), getGroupOperands());
+    p << ')';
+  }
+  p.printOptionalAttrDict((*this)->getAttrs(), {"callee", "sizes", "along", "maps", "groups",
+                                                "operandSegmentSizes"});
+}
+
+LogicalResult ApplyOp::verify() {
+  Operation *parent = (*this)->getParentOp();
+  if (!isa<AlgorithmOp, PipelineOp>(parent)) // apply_c4
+    return emitOpError("stands at the top of an algorithm or in ccl.pipeline");
+  if (failed(verifyIndexOperands(*this, getSizes(), getSizeOperands())) ||
+      failed(verifyIndexOperands(*this, getGroups(), getGroupOperands())))
+    return failure();
+  for (Value buffer : getBuffers())
+    if (!buffer.getDefiningOp<BufferOp>())
+      return emitOpError("applies to ccl.buffer values only");
+  if (getAlong() && (getMaps() || getGroups().getNumResults())) // apply_c3
+    return emitOpError("takes either 'along' or maps and groups");
+  if (!getAlong() && (!getMaps() || getMaps()->size() != getBuffers().size()))
+    return emitOpError("needs 'by' and a map for every buffer, or 'along' and an axis");
+  return success();
+}
+
+LogicalResult ApplyOp::verifySymbolUses(SymbolTableCollection &symbols) {
+  auto callee = symbols.lookupNearestSymbolFrom<AlgorithmOp>(*this, getCalleeAttr());
+  if (!callee) // apply_c1
+    return emitOpError() << "there is no algorithm " << getCalleeAttr();
+  if (callee.getNumArguments() != getSizes().getNumResults()) // apply_c2
+    return emitOpError() << getCalleeAttr() << " has " << callee.getNumArguments()
+                         << " size parameters, got " << getSizes().getNumResults();
+  SmallVector<BufferOp> bound;
+  for (auto buffer : callee.getBody().getOps<BufferOp>())
+    if (buffer.getRole() != BufferRole::Scratch)
+      bound.push_back(buffer);
+  if (bound.size() != getBuffers().size())
+    return emitOpError() << getCalleeAttr() << " has " << bound.size()
+                         << " buffers to bind, got " << getBuffers().size();
+  auto self = (*this)->getParentOfType<AlgorithmOp>();
+  if (auto axis = getAlong()) { // apply_c3
+    auto topology = self.getTopologyAttr()
+                        ? symbols.lookupNearestSymbolFrom<TopologyOp>(self, self.getTopologyAttr())
+                        : TopologyOp();
+    if (!topology)
+      return emitOpError("'along' needs an algorithm with 'on @topology'");
+    if (!llvm::is_contained(topology.getAxes().getAsValueRange<StringAttr>(), *axis))
+      return emitOpError() << "topology @" << topology.getSymName() << " has no axis \"" << *axis
+                           << "\"";
+  } else {
+    for (auto [attr, buffer, target] :
+         llvm::zip_equal(getMaps()->getAsRange<AffineMapAttr>(), bound, getBuffers())) {
+      AffineMap map = attr.getValue();
+      unsigned inputs = buffer.getNumRankAxes() + buffer.getNumChunkAxes() +
+                        getGroups().getNumResults();
+      auto mine = target.getDefiningOp<BufferOp>();
+      unsigned results = mine.getNumRankAxes() + mine.getNumChunkAxes();
+      if (map.getNumInputs() != inputs || map.getNumResults() != results)
+        return emitOpError() << "the map takes " << inputs << " indices (" << getCalleeAttr()
+                             << "'s ranks and chunks, then the groups) to " << results
+                             << "; this one takes " << map.getNumInputs() << " to "
+                             << map.getNumResults();
+    }
+  }
+  // A cycle of applies would expand for ever.
+  SmallVector<AlgorithmOp> stack{callee};
+  llvm::SmallPtrSet<Operation *, 8> seen;
+  while (!stack.empty()) {
+    AlgorithmOp next = stack.pop_back_val();
+    if (next == self)
+      return emitOpError() << "algorithm @" << self.getSymName() << " applies itself";
+    if (!seen.insert(next).second)
+      continue;
+    next.getBody().walk([&](ApplyOp apply) {
+      if (auto a = symbols.lookupNearestSymbolFrom<AlgorithmOp>(apply, apply.getCalleeAttr()))
+        stack.push_back(a);
+    });
+  }
+  return success();
+}
+
+void ApplyOp::getEffects(Effects &effects) {
+  for (OpOperand &buffer : getBuffersMutable()) {
+    effects.emplace_back(MemoryEffects::Read::get(), &buffer);
+    effects.emplace_back(MemoryEffects::Write::get(), &buffer);
+  }
+}
+
+LogicalResult ApplyOp::canonicalize(ApplyOp op, PatternRewriter &rewriter) {
+  AffineMap sizes = op.getSizes(), groups = op.getGroups();
+  SmallVector<Value> sizeOperands(op.getSizeOperands()), groupOperands(op.getGroupOperands());
+  bool changed = simplifyIndex(sizes, sizeOperands);
+  changed |= simplifyIndex(groups, groupOperands);
+  if (!changed)
+    return failure();
+  rewriter.modifyOpInPlace(op, [&] {
+    op.setSizes(sizes);
+    op.setGroups(groups);
+    op.getSizeOperandsMutable().assign(sizeOperands);
+    op.getGroupOperandsMutable().assign(groupOperands);
+  });
+  return success();
+}
+
+//===----------------------------------------------------------------------===//
+// ccl.pipeline, ccl.schedule
+//===----------------------------------------------------------------------===//
+
+LogicalResult PipelineOp::verify() {
+  if (getStages().size() < 2) // pipeline_c1
+    return emitOpError("needs at least two stages");
+  return success();
+}
+
+LogicalResult ScheduleOp::verify() {
+  if (!(*this)->getParentOfType<AlgorithmOp>()) // schedule_c2
+    return emitOpError("stands in ccl.algorithm");
+  auto type = getTable().getShapedType();
+  if (!type.getElementType().isInteger(64) || type.getRank() != 2 || // schedule_c1
+      type.getDimSize(1) != rowSize)
+    return emitOpError() << "the table is a tensor<Nx" << rowSize << "xi64>, got " << type;
+  if (!isa<DenseElementsAttr, DenseResourceElementsAttr>(getTable()))
+    return emitOpError("the table is dense or a dense resource");
+  ArrayRef<int64_t> rows = getRows();
+  if (int64_t(rows.size()) != type.getNumElements())
+    return emitOpError("the table's resource is missing or has another size");
+  int64_t step = 0;
+  for (size_t i = 0; i < rows.size(); i += rowSize) {
+    ArrayRef<int64_t> row = rows.slice(i, rowSize);
+    auto bad = [&] { return emitOpError() << "row " << i / rowSize << ": "; };
+    if (row[0] < step)
+      return bad() << "step " << row[0] << " after step " << step;
+    step = row[0];
+    if (row[1] != 0 && row[1] != 1)
+      return bad() << "kind " << row[1] << " is neither 0 (copy) nor 1 (reduce)";
+    for (int64_t buffer : {row[3], row[6]})
+      if (buffer < 0 || buffer >= int64_t(getBuffers().size()))
+        return bad() << "buffer " << buffer << " is outside [0, " << getBuffers().size() << ")";
+    if (row[8] < 1)
+      return bad() << "count " << row[8] << " is below 1";
+  }
+  return success();
+}
+
+ArrayRef<int64_t> ScheduleOp::getRows() {
+  if (auto resource = dyn_cast<DenseResourceElementsAttr>(getTable())) {
+    AsmResourceBlob *blob = resource.getRawHandle().getBlob();
+    return blob ? blob->getDataAs<int64_t>() : ArrayRef<int64_t>();
+  }
+  auto dense = cast<DenseElementsAttr>(getTable());
+  if (dense.isSplat()) // stored once: a row of equal numbers is no valid row anyway
+    return {};
+  ArrayRef<char> raw = dense.getRawData();
+  return {reinterpret_cast<const int64_t *>(raw.data()), raw.size() / sizeof(int64_t)};
+}
+
+void ScheduleOp::getEffects(Effects &effects) {
+  for (OpOperand &buffer : getBuffersMutable()) {
+    effects.emplace_back(MemoryEffects::Read::get(), &buffer);
+    effects.emplace_back(MemoryEffects::Write::get(), &buffer);
+  }
+}
+
+//===----------------------------------------------------------------------===//
+// Contract of an algorithm
+//===----------------------------------------------------------------------===//
+
+FailureOr<model::Contract> getModelContract(AlgorithmOp algorithm) {
+  ContractAttr attr = algorithm.getContract();
+  model::Contract c;
+  c.collective = toModel(attr.getKind());
+  c.reduction = toModel(attr.getReduction());
+  c.root = attr.getRoot();
+  c.targets.assign(attr.getTargets().begin(), attr.getTargets().end());
+  for (size_t i = 0; i + 3 < attr.getRows().size(); i += 4)
+    c.rows.push_back({attr.getRows()[i], attr.getRows()[i + 1], attr.getRows()[i + 2],
+                      attr.getRows()[i + 3]});
+  c.customInChunks = attr.getInChunks();
+  c.customOutChunks = attr.getOutChunks();
+
+  if (algorithm.getNumArguments())
+    return algorithm.emitOpError() << "size parameter '" << algorithm.getParameterName(0)
+                                   << "' is not bound";
+  std::optional<int64_t> chunks;
+  bool any = false;
+  for (auto buffer : algorithm.getBody().getOps<BufferOp>()) {
+    auto rankShape = buffer.getRankShape(), chunkShape = buffer.getChunkShape();
+    if (!rankShape || !chunkShape)
+      return buffer.emitOpError("has extents that are not constant");
+    if (!any && (any = true))
+      c.ranks = product(*rankShape);
+    if (buffer.getRole() == BufferRole::Scratch || c.collective == model::Collective::Custom)
+      continue;
+    int64_t total = product(*chunkShape);
+    auto mine = c.chunksFor(toModel(buffer.getRole()), total);
+    if (!mine)
+      return buffer.emitOpError() << "has " << total << " chunks, which " << c.str() << " on "
+                                  << c.ranks << " ranks cannot cut into whole shards";
+    if (chunks && *chunks != *mine)
+      return buffer.emitOpError() << "cuts a shard into " << *mine
+                                  << " chunks, another buffer into " << *chunks;
+    chunks = mine;
+  }
+  if (!any)
+    return algorithm.emitOpError("has no buffer");
+  if (c.root >= c.ranks)
+    return algorithm.emitOpError() << "root " << c.root << " is outside [0, " << c.ranks << ")";
+  if (!c.targets.empty() && int64_t(c.targets.size()) != c.ranks)
+    return algorithm.emitOpError() << "permutes " << c.targets.size() << " ranks, has "
+                                   << c.ranks;
+  c.chunks = chunks.value_or(1);
+  if (c.collective == model::Collective::Custom) {
+    // Unchecked programs: the buffers say how large in and out are.
+    for (auto buffer : algorithm.getBody().getOps<BufferOp>()) {
+      int64_t total = product(*buffer.getChunkShape());
+      if (buffer.getRole() == BufferRole::In || buffer.getRole() == BufferRole::InOut)
+        c.customInChunks = std::max(c.customInChunks, total);
+      if (buffer.getRole() == BufferRole::Out || buffer.getRole() == BufferRole::InOut)
+        c.customOutChunks = std::max(c.customOutChunks, total);
+    }
+    c.chunks = std::max<int64_t>(1, std::max(c.customInChunks, c.customOutChunks));
+  }
+  return c;
+}
+
+} // namespace ccl

@@ -1,0 +1,88 @@
+//===- Ccl.h - The ccl dialect: the one header to include ------------------===//
+#pragma once
+
+#include "dialect/model/Contract.h"
+#include "dialect/model/Topology.h"
+
+#include "mlir/Bytecode/BytecodeOpInterface.h"
+#include "mlir/Dialect/Affine/IR/AffineOps.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/IR/AffineMap.h"
+#include "mlir/IR/Builders.h"
+#include "mlir/IR/BuiltinAttributes.h"
+#include "mlir/IR/BuiltinOps.h"
+#include "mlir/IR/BuiltinTypes.h"
+#include "mlir/IR/Dialect.h"
+#include "mlir/IR/OpDefinition.h"
+#include "mlir/IR/OpImplementation.h"
+#include "mlir/IR/PatternMatch.h"
+#include "mlir/IR/SymbolTable.h"
+#include "mlir/Interfaces/FunctionInterfaces.h"
+#include "mlir/Interfaces/InferTypeOpInterface.h"
+#include "mlir/Interfaces/SideEffectInterfaces.h"
+
+#include "dialect/CclDialect.h.inc"
+#include "dialect/CclEnums.h.inc"
+#define GET_ATTRDEF_CLASSES
+#include "dialect/CclAttrs.h.inc"
+#define GET_TYPEDEF_CLASSES
+#include "dialect/CclTypes.h.inc"
+#include "dialect/CclInterfaces.h.inc"
+#define GET_OP_CLASSES
+#include "dialect/CclCollectiveOps.h.inc"
+#define GET_OP_CLASSES
+#include "dialect/CclAlgorithmOps.h.inc"
+#define GET_OP_CLASSES
+#include "dialect/CclProgramOps.h.inc"
+
+namespace ccl {
+
+/// An operand of a transfer, or one side of a move: a buffer (or a peer's) with an
+/// index map over `operands` (dims first, then symbols), or a channel without one.
+struct PlaceRef {
+  mlir::Value base;
+  mlir::AffineMap map;
+  llvm::SmallVector<mlir::Value> operands;
+
+  bool isChannel() const { return mlir::isa<ChannelType>(base.getType()); }
+  /// The `ccl.buffer` behind the base, through `ccl.peer`; null for a channel.
+  BufferOp getBuffer() const;
+  /// The `ccl.peer` that the base is, or null.
+  PeerOp getPeer() const { return base.getDefiningOp<PeerOp>(); }
+};
+
+llvm::SmallVector<PlaceRef> getFromPlaces(TransferOp op);
+llvm::SmallVector<PlaceRef> getToPlaces(TransferOp op);
+/// Builds a transfer from operand lists.
+TransferOp createTransfer(mlir::OpBuilder &builder, mlir::Location loc, bool reduce,
+                          llvm::ArrayRef<PlaceRef> from, llvm::ArrayRef<PlaceRef> to,
+                          int64_t count);
+
+/// Both sides of a `ccl.copy` or `ccl.reduce`, without a template at every use.
+struct MoveRef {
+  mlir::Operation *op = nullptr;
+  bool reduce = false;
+  PlaceRef src, dst;
+  int64_t count = 1;
+  int64_t tag = 0;
+  std::optional<Via> via;
+};
+/// Nothing if `op` is neither `ccl.copy` nor `ccl.reduce`.
+std::optional<MoveRef> getMove(mlir::Operation *op);
+
+/// The contract of a specialized algorithm, with its rank and chunk counts.
+/// Emits an error on `algorithm` and fails if a size parameter is unbound or the
+/// buffers do not fit the collective.
+mlir::FailureOr<model::Contract> getModelContract(AlgorithmOp algorithm);
+
+/// The plain form of a topology.
+model::Topology getModelTopology(TopologyOp topology);
+
+inline model::Collective toModel(CollectiveKind k) { return model::Collective(uint32_t(k)); }
+inline model::Reduction toModel(ReductionKind k) { return model::Reduction(uint32_t(k)); }
+inline model::Role toModel(BufferRole r) { return model::Role(uint32_t(r)); }
+
+/// Registers the dialect and the upstream dialects that its programs use.
+void registerDialects(mlir::DialectRegistry &registry);
+
+} // namespace ccl

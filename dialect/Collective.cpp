@@ -1,0 +1,180 @@
+//===- Collective.cpp - L0 ops ----------------------------------------------===//
+
+#include "dialect/Assembly.h"
+
+#include "llvm/ADT/StringMap.h"
+#include "llvm/ADT/StringSet.h"
+
+using namespace mlir;
+using namespace ccl;
+
+#define GET_OP_CLASSES
+#include "dialect/CclCollectiveOps.cpp.inc"
+
+namespace ccl {
+
+//===----------------------------------------------------------------------===//
+// ccl.topology
+//===----------------------------------------------------------------------===//
+
+ParseResult TopologyOp::parse(OpAsmParser &p, OperationState &state) {
+  Builder &b = p.getBuilder();
+  StringAttr name;
+  SmallVector<StringRef> axes;
+  SmallVector<int64_t> sizes;
+  auto axis = [&]() -> ParseResult {
+    return failure(p.parseKeyword(&axes.emplace_back()) || p.parseEqual() ||
+                   p.parseInteger(sizes.emplace_back()));
+  };
+  if (p.parseSymbolName(name, "sym_name", state.attributes) || p.parseKeyword("ranks") ||
+      p.parseCommaSeparatedList(OpAsmParser::Delimiter::Paren, axis))
+    return failure();
+  state.addAttribute("axes", b.getStrArrayAttr(axes));
+  state.addAttribute("sizes", b.getDenseI64ArrayAttr(sizes));
+  if (succeeded(p.parseOptionalKeyword("reconfigurable"))) {
+    FloatAttr delay;
+    if (p.parseLParen() || parseNumber(p, delay) || p.parseRParen())
+      return failure();
+    state.addAttribute("reconfigurable", delay);
+  }
+  return failure(p.parseOptionalAttrDictWithKeyword(state.attributes) ||
+                 parseBody(p, *state.addRegion()));
+}
+
+void TopologyOp::print(OpAsmPrinter &p) {
+  p << ' ';
+  p.printSymbolName(getSymName());
+  p << " ranks(";
+  llvm::interleaveComma(llvm::zip_equal(getAxes().getAsValueRange<StringAttr>(), getSizes()), p,
+                        [&](auto pair) { p << std::get<0>(pair) << " = " << std::get<1>(pair); });
+  p << ')';
+  if (auto delay = getReconfigurableAttr()) {
+    p << " reconfigurable(";
+    printNumber(p, *this, delay);
+    p << ')';
+  }
+  p.printOptionalAttrDictWithKeyword((*this)->getAttrs(),
+                                     {"sym_name", "axes", "sizes", "reconfigurable"});
+  p << ' ';
+  printBody(p, *this, getBody());
+}
+
+LogicalResult TopologyOp::verifyRegions() {
+  llvm::StringSet<> names;
+  int64_t ranks = 1;
+  for (auto [axis, size] : llvm::zip_equal(getAxes().getAsValueRange<StringAttr>(), getSizes())) {
+    if (!names.insert(axis).second) // topology_c1
+      return emitOpError() << "axis '" << axis << "' is named twice";
+    if (size < 1)
+      return emitOpError() << "axis '" << axis << "' has size " << size << ", needs at least 1";
+    if (llvm::MulOverflow(ranks, size, ranks) || ranks > (int64_t(1) << 24))
+      return emitOpError() << "has too many ranks (limit 16777216)";
+  }
+  llvm::StringSet<> switches;
+  for (Operation &op : getBody().front()) {
+    if (!isa<SwitchOp, LinkOp>(op)) // topology_c2
+      return op.emitOpError("is not allowed in a topology: use ccl.switch and ccl.link");
+    if (auto sw = dyn_cast<SwitchOp>(op))
+      if (!switches.insert(sw.getName()).second) // topology_c3
+        return sw.emitOpError() << "the name \"" << sw.getName() << "\" is taken";
+  }
+  for (auto link : getBody().getOps<LinkOp>()) {
+    for (Attribute end : {link.getSrc(), link.getDst()}) {
+      auto rank = dyn_cast<IntegerAttr>(end);
+      if (rank && (rank.getInt() < 0 || rank.getInt() >= ranks)) // topology_c3
+        return link.emitOpError() << "rank " << rank.getInt() << " is outside [0, " << ranks << ")";
+      if (!rank && !switches.contains(cast<StringAttr>(end).getValue()))
+        return link.emitOpError() << "there is no switch " << end;
+    }
+    if (link.getSrc() == link.getDst())
+      return link.emitOpError("joins a node with itself");
+  }
+  return success();
+}
+
+LogicalResult LinkOp::verify() {
+  if (!(getBandwidth().convertToDouble() > 0)) // link_c1
+    return emitOpError("needs a positive bandwidth (GB/s)");
+  if (!(getLatency().convertToDouble() >= 0))
+    return emitOpError("needs a latency (us) that is not negative");
+  return success();
+}
+
+model::Topology getModelTopology(TopologyOp op) {
+  model::Topology t;
+  t.name = op.getSymName().str();
+  for (auto [axis, size] :
+       llvm::zip_equal(op.getAxes().getAsValueRange<StringAttr>(), op.getSizes()))
+    t.axes.push_back({axis.str(), size});
+  llvm::StringMap<int32_t> switches, resources;
+  for (auto sw : op.getBody().getOps<SwitchOp>()) {
+    switches[sw.getName()] = int32_t(t.nodes());
+    t.switches.push_back({sw.getName().str(), sw.getMulticast(), sw.getReduce()});
+  }
+  auto node = [&](Attribute end) {
+    if (auto rank = dyn_cast<IntegerAttr>(end))
+      return int32_t(rank.getInt());
+    return switches.lookup(cast<StringAttr>(end).getValue());
+  };
+  for (auto link : op.getBody().getOps<LinkOp>()) {
+    model::Link l{node(link.getSrc()), node(link.getDst()), link.getBandwidth().convertToDouble(),
+                  link.getLatency().convertToDouble(), {}};
+    if (auto shares = link.getShares())
+      for (StringRef name : shares->getAsValueRange<StringAttr>()) {
+        auto [it, isNew] = resources.try_emplace(name, int32_t(t.resources.size()));
+        if (isNew)
+          t.resources.push_back(name.str());
+        l.resources.push_back(it->second);
+      }
+    t.links.push_back(std::move(l));
+  }
+  return t;
+}
+
+//===----------------------------------------------------------------------===//
+// Collectives
+//===----------------------------------------------------------------------===//
+
+template <typename Op>
+static LogicalResult verifyCollective(Op op, SymbolTableCollection &symbols) {
+  auto topology = symbols.lookupNearestSymbolFrom<TopologyOp>(op, op.getTopologyAttr());
+  if (!topology) // collective_c1
+    return op.emitOpError() << "there is no topology " << op.getTopologyAttr();
+  if (op.getAxes())
+    for (StringRef axis : op.getAxes()->template getAsValueRange<StringAttr>())
+      if (!llvm::is_contained(topology.getAxes().template getAsValueRange<StringAttr>(), axis))
+        return op.emitOpError() << "topology " << op.getTopologyAttr() << " has no axis '" << axis
+                                << "'";
+  if (!op.getAlgorithmAttr())
+    return success();
+  auto algorithm = symbols.lookupNearestSymbolFrom<AlgorithmOp>(op, op.getAlgorithmAttr());
+  if (!algorithm) // collective_c2
+    return op.emitOpError() << "there is no algorithm " << op.getAlgorithmAttr();
+  if (algorithm.getContract() != op.getContract()) {
+    InFlightDiagnostic d = op.emitOpError()
+                           << "algorithm " << op.getAlgorithmAttr() << " implements "
+                           << algorithm.getContract() << ", not " << op.getContract();
+    d.attachNote(algorithm.getLoc()) << "the algorithm is here";
+    return d;
+  }
+  return success();
+}
+
+#define CCL_COLLECTIVE(OP)                                                                        \
+  LogicalResult OP::verifySymbolUses(SymbolTableCollection &symbols) {                            \
+    return verifyCollective(*this, symbols);                                                      \
+  }
+CCL_COLLECTIVE(AllReduceOp)
+CCL_COLLECTIVE(AllGatherOp)
+CCL_COLLECTIVE(ReduceScatterOp)
+CCL_COLLECTIVE(BroadcastOp)
+CCL_COLLECTIVE(ReduceToOp)
+CCL_COLLECTIVE(GatherOp)
+CCL_COLLECTIVE(ScatterOp)
+CCL_COLLECTIVE(AllToAllOp)
+CCL_COLLECTIVE(AllToAllVOp)
+CCL_COLLECTIVE(PermuteOp)
+CCL_COLLECTIVE(BarrierOp)
+#undef CCL_COLLECTIVE
+
+} // namespace ccl

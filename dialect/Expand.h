@@ -1,0 +1,35 @@
+//===- Expand.h - From IR to model/Moves and model/Program -----------------===//
+//
+// The only way from IR to the MLIR-free model. Loops are interpreted, never
+// unrolled in the IR.
+//===----------------------------------------------------------------------===//
+#pragma once
+
+#include "dialect/Ccl.h"
+#include "dialect/model/Moves.h"
+#include "dialect/model/Program.h"
+
+namespace ccl {
+
+/// Source locations by the index that the model carries (`loc` fields).
+using LocationTable = std::vector<mlir::Location>;
+
+/// The moves of a specialized algorithm without `apply` and `pipeline`, of all
+/// ranks or of those that touch `rank`. An index outside the grids is left in the
+/// move (rank or chunk -1): the checker reports it. Fails with a diagnostic if the
+/// algorithm is not specialized or expands to more than `maxMoves`.
+mlir::FailureOr<model::Moves> expand(AlgorithmOp algorithm, LocationTable &locations,
+                                     std::optional<int64_t> rank = std::nullopt,
+                                     uint64_t maxMoves = uint64_t(1) << 26);
+
+/// The programs of all ranks of `algorithm` in its module.
+mlir::FailureOr<model::Program> expandPrograms(AlgorithmOp algorithm,
+                                               LocationTable &locations);
+
+/// Calls `visit` for every instruction that `rank` executes, agents one after another
+/// and each in order, until it returns false. Operands stand in the op's order.
+mlir::LogicalResult
+forEachInstruction(ProgramOp program, int64_t rank,
+                   llvm::function_ref<bool(mlir::Operation *, const model::Instruction &)> visit);
+
+} // namespace ccl

@@ -1,0 +1,225 @@
+// L2: all ranks together, in one order that may happen.
+
+#include "dialect/model/Execution.h"
+#include "dialect/model/Network.h"
+
+#include <fmt/format.h>
+
+#include <cstdlib>
+#include <deque>
+#include <utility>
+
+namespace ccl::model {
+namespace {
+
+class ProgramCheck {
+public:
+  ProgramCheck(const Program &program, const Contract &contract, const ProgramCheckOptions &options)
+      : options(options), network(program),
+        execution(program.buffers, int64_t(program.ranks.size()), contract, options.inPlace,
+                  options.maxFaults, [this](int32_t event) { return describe(event); }) {}
+
+  ProgramReport run();
+
+private:
+  struct Slot {
+    int32_t writer; ///< event that filled it
+    std::vector<Contents> chunks;
+  };
+
+  Event describe(int32_t event) const;
+  Site siteOf(int32_t agent, int32_t instruction) const;
+  void fire(int32_t agent, int32_t instruction);
+  Place placeOf(const NetworkAgent &agent, const Operand &operand) const;
+  bool exist(const NetworkAgent &agent, const Instruction &instruction, const Site &site);
+  bool overlaps(const NetworkAgent &agent, const Instruction &instruction, const Site &site);
+  /// What one source holds, `count` chunks; who wrote it goes to `writer`.
+  std::vector<Contents> take(const NetworkAgent &agent, const Operand &operand,
+                             const Instruction &instruction, const Site &site, int32_t &writer);
+  void put(const NetworkAgent &agent, const Operand &operand, const std::vector<Contents> &values,
+           const Site &site);
+
+  const ProgramCheckOptions options;
+  Network network;
+  Execution execution;
+  std::vector<std::deque<Slot>> slots; ///< of every link
+};
+
+ProgramReport ProgramCheck::run() {
+  ProgramReport report;
+  if (std::string error = execution.check(); !error.empty()) {
+    Fault fault;
+    fault.kind = FaultKind::OutOfRange;
+    fault.message = std::move(error);
+    report.faults.push_back(std::move(fault));
+    return report;
+  }
+  network.build(report.faults, std::max<size_t>(options.maxFaults, 1));
+  report.instructions = network.numEvents();
+  if (!report.ok())
+    return report;
+
+  report.minSlots = network.leastSlots();
+  execution.enter(network.numEvents());
+  slots.resize(network.links().size());
+  std::vector<int32_t> stops =
+      network.run(options.slots, [&](int32_t agent, int32_t i) { fire(agent, i); });
+  if (network.isStuck(stops)) {
+    Fault fault = network.deadlock(stops, options.slots);
+    if (report.minSlots > 0)
+      fault.notes.push_back(
+          {-1, fmt::format("with {} slots a channel none would get stuck", report.minSlots)});
+    execution.report(std::move(fault));
+  } else {
+    execution.leave();
+  }
+  report.faults = std::move(execution.faults);
+  return report;
+}
+
+Site ProgramCheck::siteOf(int32_t number, int32_t instruction) const {
+  const NetworkAgent &agent = network.agents()[size_t(number)];
+  return {int32_t(agent.firstEvent) + instruction, agent.index, instruction,
+          agent.agent->code[size_t(instruction)].loc};
+}
+
+Event ProgramCheck::describe(int32_t event) const {
+  int32_t number = network.agentOf(size_t(event));
+  const NetworkAgent &agent = network.agents()[size_t(number)];
+  int32_t instruction = event - int32_t(agent.firstEvent);
+  return {siteOf(number, instruction), agent.rank, network.str(number, instruction)};
+}
+
+Place ProgramCheck::placeOf(const NetworkAgent &agent, const Operand &operand) const {
+  int32_t rank = operand.kind == Operand::Kind::Peer ? operand.peer : agent.rank;
+  return {rank, operand.buffer, operand.chunk};
+}
+
+bool ProgramCheck::exist(const NetworkAgent &agent, const Instruction &instruction,
+                         const Site &site) {
+  bool all = true;
+  for (const std::vector<Operand> *operands : {&instruction.from, &instruction.to})
+    for (const Operand &operand : *operands)
+      if (operand.kind != Operand::Kind::Channel)
+        all &= execution.exists(placeOf(agent, operand), instruction.count, site);
+  return all;
+}
+
+// Chunks of one instruction go in no particular order.
+bool ProgramCheck::overlaps(const NetworkAgent &agent, const Instruction &instruction,
+                            const Site &site) {
+  for (const Operand &from : instruction.from)
+    for (const Operand &to : instruction.to) {
+      if (from.kind == Operand::Kind::Channel || to.kind == Operand::Kind::Channel)
+        continue;
+      Place src = placeOf(agent, from), dst = placeOf(agent, to);
+      int64_t distance = int64_t(execution.at(src)) - int64_t(execution.at(dst));
+      if (distance == 0 || std::abs(distance) >= instruction.count)
+        continue;
+      Fault fault = execution.makeFault(FaultKind::Conflict, dst, site);
+      fault.have = "a read and a write by one instruction";
+      fault.want = "separate chunks";
+      fault.message = fmt::format("{}: source and destination of {} chunks overlap",
+                                  execution.placeName(dst), instruction.count);
+      execution.report(std::move(fault));
+      return true;
+    }
+  return false;
+}
+
+std::vector<Contents> ProgramCheck::take(const NetworkAgent &agent, const Operand &operand,
+                                         const Instruction &instruction, const Site &site,
+                                         int32_t &writer) {
+  size_t count = size_t(instruction.count);
+  std::vector<Contents> values(count, Multisets::poison);
+  if (operand.kind != Operand::Kind::Channel) {
+    Place place = placeOf(agent, operand);
+    writer = execution.writer(place);
+    for (size_t i = 0; i < count; ++i, ++place.chunk)
+      values[i] = execution.read(place, site);
+    return values;
+  }
+  int32_t link = network.linkOf(agent.rank, operand.channel);
+  Slot slot = std::move(slots[size_t(link)].front());
+  slots[size_t(link)].pop_front();
+  writer = slot.writer;
+  if (slot.chunks.size() == count)
+    return std::move(slot.chunks);
+  const NetworkLink &ends = network.links()[size_t(link)];
+  Event sender = describe(slot.writer);
+  Fault fault = execution.makeFault(FaultKind::Mismatch, {agent.rank, -1, -1}, site);
+  auto chunks = [](size_t n) { return fmt::format("{} chunk{}", n, n == 1 ? "" : "s"); };
+  fault.have = chunks(slot.chunks.size());
+  fault.want = chunks(count);
+  fault.message = fmt::format("rank {} takes {} from rank {}, tag {}, but the slot holds {}",
+                              ends.dst, fault.want, ends.src, ends.tag, fault.have);
+  fault.notes.push_back({sender.site.loc, fmt::format("sent by {}", sender.text)});
+  execution.report(std::move(fault));
+  return values;
+}
+
+void ProgramCheck::put(const NetworkAgent &agent, const Operand &operand,
+                       const std::vector<Contents> &values, const Site &site) {
+  if (operand.kind == Operand::Kind::Channel) {
+    int32_t link = network.linkOf(agent.rank, operand.channel);
+    slots[size_t(link)].push_back({site.event, values});
+    return;
+  }
+  Place place = placeOf(agent, operand);
+  for (size_t i = 0; i < values.size(); ++i, ++place.chunk)
+    execution.write(place, values[i], site);
+}
+
+void ProgramCheck::fire(int32_t number, int32_t index) {
+  const NetworkAgent &agent = network.agents()[size_t(number)];
+  const Instruction &instruction = agent.agent->code[size_t(index)];
+  if (instruction.kind != Instruction::Kind::Transfer)
+    return;
+  Site site = siteOf(number, index);
+  bool sound = exist(agent, instruction, site) && !overlaps(agent, instruction, site);
+
+  // Messages name the place that the result goes to, if there is one.
+  Place target{agent.rank, -1, -1};
+  for (const Operand &operand : instruction.to)
+    if (sound && target.buffer < 0 && operand.kind != Operand::Kind::Channel)
+      target = placeOf(agent, operand);
+
+  std::vector<Contents> values;
+  int32_t causes[2] = {-1, -1};
+  for (size_t i = 0; i < instruction.from.size(); ++i) {
+    const Operand &operand = instruction.from[i];
+    if (!sound && operand.kind != Operand::Kind::Channel)
+      continue;
+    int32_t writer = -1;
+    std::vector<Contents> taken = take(agent, operand, instruction, site, writer);
+    if (i < 2)
+      causes[i] = writer;
+    if (values.empty()) {
+      values = std::move(taken);
+      continue;
+    }
+    for (size_t c = 0; c < values.size(); ++c) {
+      Place chunk = target;
+      chunk.chunk += int64_t(c);
+      values[c] = execution.combine(values[c], taken[c], chunk, site);
+    }
+  }
+  execution.setCauses(site.event, causes[0], causes[1]);
+  if (!sound)
+    values.assign(size_t(instruction.count), Multisets::poison);
+  for (const Operand &operand : instruction.to)
+    if (sound || operand.kind == Operand::Kind::Channel)
+      put(agent, operand, values, site);
+    else if (Place place = placeOf(agent, operand); execution.isPlace(place, instruction.count))
+      for (int32_t c = 0; c < instruction.count; ++c, ++place.chunk)
+        execution.spoil(place);
+}
+
+} // namespace
+
+ProgramReport check(const Program &program, const Contract &contract,
+                    const ProgramCheckOptions &options) {
+  return ProgramCheck(program, contract, options).run();
+}
+
+} // namespace ccl::model

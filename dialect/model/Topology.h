@@ -1,0 +1,48 @@
+//===- Topology.h - Ranks, switches and links -----------------------------===//
+//
+// The plain form of `ccl.topology`. Nodes 0..ranks-1 are ranks, switches follow.
+//===----------------------------------------------------------------------===//
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace ccl::model {
+
+struct Axis {
+  std::string name;
+  int64_t size;
+};
+
+struct Link {
+  int32_t src, dst;       ///< node numbers
+  double bandwidth = 0;   ///< GB/s (1e9 bytes a second), of this direction
+  double latency = 0;     ///< microseconds
+  std::vector<int32_t> resources; ///< shared resources, index into Topology::resources
+};
+
+struct Switch {
+  std::string name;
+  bool multicast = false, reduce = false;
+};
+
+struct Topology {
+  std::string name;
+  std::vector<Axis> axes; ///< slowest first: rank = row-major coordinate
+  std::vector<Switch> switches;
+  std::vector<Link> links;
+  std::vector<std::string> resources;
+
+  int64_t ranks() const;
+  int64_t nodes() const { return ranks() + int64_t(switches.size()); }
+  std::vector<int64_t> coordinates(int64_t rank) const;
+  int64_t rankAt(const std::vector<int64_t> &coordinates) const;
+  /// "rank 3" or the name of a switch.
+  std::string nodeName(int32_t node) const;
+  /// First thing wrong (a link to nowhere, a bandwidth that is not positive, a
+  /// rank that another cannot reach), or "".
+  std::string check() const;
+};
+
+} // namespace ccl::model

@@ -1,0 +1,357 @@
+//===- Compile.cpp - ccl compile: stop anywhere ---------------------------------===//
+#include "frontend/cli/Commands.h"
+#include "frontend/cli/Input.h"
+
+#include "codegen/Compile.h"
+#include "codegen/Count.h"
+
+#include "llvm/ADT/StringExtras.h"
+#include "llvm/Support/FileSystem.h"
+#include "llvm/Support/Path.h"
+#include "llvm/Support/raw_ostream.h"
+
+#include <CLI/App.hpp>
+#include <CLI/Config.hpp>
+#include <CLI/Formatter.hpp>
+#include <fmt/format.h>
+
+#include <chrono>
+#include <unistd.h>
+
+namespace ccl::cli {
+
+namespace {
+
+enum class Phase { Algorithm, Program, Llvm, Object, Plan };
+constexpr std::pair<const char *, Phase> phases[] = {{"algorithm", Phase::Algorithm},
+                                                     {"program", Phase::Program},
+                                                     {"llvm", Phase::Llvm},
+                                                     {"object", Phase::Object},
+                                                     {"plan", Phase::Plan}};
+
+// All ranks together: beyond, a proof takes minutes. Smaller instances of the same
+// algorithm are proved by `ccl check`.
+constexpr int64_t maxProvedRanks = 256;
+
+struct CompileFlags {
+  InputOptions input;
+  LoweringFlags lowering;
+  std::string emit = "program", output = "-", dumpDir, type = "float", op;
+  int64_t rank = -1;
+  bool stats = false, json = false;
+};
+
+class Compiler {
+public:
+  Compiler(Session &session, const CompileFlags &flags) : session(session), flags(flags) {}
+  int run();
+
+private:
+  int parse();
+  int toAlgorithm();
+  int toPrograms();
+  int toCode();
+  int prove();
+  std::string artifact() const;
+  std::string planJson() const;
+  int write(const std::string &text);
+  int dump(const char *file, const std::string &text);
+  std::string moduleText();
+  void printStats();
+
+  Session &session;
+  CompileFlags flags;
+  Phase last = Phase::Program;
+  Input input;
+  Instance instance;
+  CompileOptions options;
+  CompileStats stats;
+  Plan plan;
+  double readMs = 0;
+  std::string algorithmText, programText, ir;
+};
+
+class Stopwatch {
+public:
+  double ms() const {
+    return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start)
+        .count();
+  }
+
+private:
+  std::chrono::steady_clock::time_point start = std::chrono::steady_clock::now();
+};
+
+} // namespace
+
+int Compiler::parse() {
+  const auto *phase = llvm::find_if(phases, [&](auto &p) { return flags.emit == p.first; });
+  if (phase == std::end(phases)) {
+    std::vector<std::string> names;
+    for (auto &[name, value] : phases)
+      names.emplace_back(name);
+    return session.usage(
+        fmt::format("--emit {}: the phases are {}", flags.emit, fmt::join(names, ", ")));
+  }
+  last = phase->second;
+  std::optional<ElementType> type = parseElementType(flags.type);
+  if (!type)
+    return session.usage(
+        fmt::format("-d {}: expected a type such as float, double, int32", flags.type));
+  options.type = *type;
+  if (!flags.op.empty()) {
+    options.reduction = model::parseReduction(flags.op);
+    if (!options.reduction)
+      return session.usage(fmt::format("-o {}: unknown reduction", flags.op));
+    flags.input.reduction = flags.op;
+  }
+  if (last == Phase::Object && flags.output == "-" && !flags.json && isatty(STDOUT_FILENO))
+    return session.usage("--emit object is binary: name a file with -o");
+  return Fine;
+}
+
+std::string Compiler::moduleText() {
+  std::string text;
+  llvm::raw_string_ostream os(text);
+  instance.module->print(os);
+  return text + "\n";
+}
+
+int Compiler::dump(const char *file, const std::string &text) {
+  if (flags.dumpDir.empty())
+    return Fine;
+  llvm::SmallString<128> path(flags.dumpDir);
+  std::error_code error = llvm::sys::fs::create_directories(path);
+  llvm::sys::path::append(path, file);
+  if (!error) {
+    llvm::raw_fd_ostream os(path, error);
+    if (!error) {
+      os << text;
+      os.close();
+      error = os.error();
+      os.clear_error();
+    }
+  }
+  return error ? session.machine(
+                     fmt::format("cannot write '{}': {}", path.str().str(), error.message()))
+               : int(Fine);
+}
+
+int Compiler::toAlgorithm() {
+  Stopwatch watch;
+  if (int status = specialize(session, instance))
+    return status;
+  stats.specializeMs = watch.ms();
+  stats.algorithmOps = countOps(instance.op());
+  algorithmText = moduleText();
+  return dump("algorithm.mlir", algorithmText);
+}
+
+int Compiler::prove() {
+  AlgorithmOp algorithm = instance.op();
+  mlir::FailureOr<model::Contract> contract = getModelContract(algorithm);
+  if (mlir::failed(contract))
+    return session.refused();
+  plan.contract = *contract;
+  if (flags.rank >= contract->ranks)
+    return session.usage(
+        fmt::format("--rank {}: ranks are 0 to {}", flags.rank, contract->ranks - 1));
+  if (contract->ranks > maxProvedRanks) {
+    fmt::print(stderr,
+               "ccl: note: not proved: {} ranks are more than {}; `ccl check` proves smaller "
+               "instances of the same algorithm\n",
+               contract->ranks, maxProvedRanks);
+    // What a proof would tell is assumed for the worst.
+    plan.disjointProved = plan.inPlaceProved = false;
+    plan.divisible = true;
+    return Fine;
+  }
+  return mlir::succeeded(proveAlgorithm(*instance.module, algorithm, plan, stats))
+             ? Fine
+             : session.refused();
+}
+
+int Compiler::toPrograms() {
+  Stopwatch watch;
+  if (int status = lower(session, instance))
+    return status;
+  stats.lowerMs = watch.ms();
+  for (auto program : instance.module->getOps<ProgramOp>())
+    stats.programOps += countOps(program);
+  stats.instructions = countInstructions(instance.op(), UINT64_MAX);
+  programText = moduleText();
+  if (int status = dump("program.mlir", programText))
+    return status;
+  bool proved = plan.disjointProved || plan.inPlaceProved;
+  if (flags.rank >= 0 || !proved)
+    return Fine;
+  return mlir::succeeded(provePrograms(instance.op(), plan, stats)) ? Fine : session.refused();
+}
+
+int Compiler::toCode() {
+  if (mlir::failed(generate(instance.op(), options, plan, stats, &ir)))
+    return session.refused();
+  if (int status = dump("kernel.ll", ir))
+    return status;
+  return dump("kernel.o", plan.object);
+}
+
+std::string Compiler::planJson() const {
+  std::vector<std::string> buffers, kernels;
+  for (const BufferPlan &buffer : plan.buffers) {
+    JsonLine line;
+    line.text("name", buffer.name);
+    line.text("role", model::name(buffer.role));
+    line.number("chunks", buffer.chunks);
+    buffers.push_back(line.str());
+  }
+  for (const KernelPlan &kernel : plan.kernels) {
+    JsonLine line;
+    std::vector<std::string> ranks, channels;
+    for (auto [begin, end] : kernel.ranks)
+      ranks.push_back(fmt::format("[{},{}]", begin, end));
+    for (const ChannelFamily &family : kernel.channels) {
+      JsonLine channel;
+      channel.text("direction", family.to ? "to" : "from");
+      channel.number("tag", family.tag);
+      channel.number("slots", family.slots);
+      channels.push_back(channel.str());
+    }
+    line.text("symbol", kernel.symbol);
+    line.array("ranks", ranks);
+    line.array("channels", channels);
+    kernels.push_back(line.str());
+  }
+  JsonLine line;
+  line.text("program", plan.program);
+  line.text("hash", plan.hash);
+  line.text("contract", plan.contract.str());
+  line.number("ranks", plan.contract.ranks);
+  line.number("chunks", plan.contract.chunks);
+  line.text("type", name(plan.type));
+  line.array("buffers", buffers);
+  line.array("kernels", kernels);
+  line.number("object_bytes", int64_t(plan.object.size()));
+  line.number("max_count", plan.maxCount);
+  line.boolean("divisible", plan.divisible);
+  line.boolean("disjoint_proved", plan.disjointProved);
+  line.boolean("in_place_proved", plan.inPlaceProved);
+  line.boolean("direct", plan.direct);
+  line.number("min_slots", plan.minSlots);
+  line.number("pipeline_stages", plan.pipelineStages);
+  return line.str() + "\n";
+}
+
+std::string Compiler::artifact() const {
+  switch (last) {
+  case Phase::Algorithm: return algorithmText;
+  case Phase::Program: return programText;
+  case Phase::Llvm: return ir;
+  case Phase::Object: return plan.object;
+  case Phase::Plan: return planJson();
+  }
+  return "";
+}
+
+int Compiler::write(const std::string &text) {
+  // With --json stdout belongs to the statistics.
+  if (flags.output == "-" && flags.json)
+    return Fine;
+  std::error_code error;
+  llvm::raw_fd_ostream os(flags.output, error);
+  if (!error) {
+    os << text;
+    os.flush();
+    error = os.error();
+    os.clear_error();
+  }
+  return error
+             ? session.machine(fmt::format("cannot write '{}': {}", flags.output, error.message()))
+             : int(Fine);
+}
+
+void Compiler::printStats() {
+  if (flags.json) {
+    JsonLine line;
+    line.text("algorithm", instance.algorithm);
+    line.number("ranks", plan.contract.ranks);
+    flags.rank >= 0 ? line.number("rank", flags.rank) : line.null("rank");
+    line.text("emit", flags.emit);
+    line.number("algorithm_ops", int64_t(stats.algorithmOps));
+    line.number("program_ops", int64_t(stats.programOps));
+    line.number("moves", int64_t(stats.moves));
+    line.number("instructions", int64_t(stats.instructions));
+    line.real("read_ms", readMs);
+    line.real("specialize_ms", stats.specializeMs);
+    line.real("prove_ms", stats.proveMs);
+    line.real("lower_ms", stats.lowerMs);
+    line.real("jit_ms", stats.jitMs);
+    line.print();
+    return;
+  }
+  if (!flags.stats)
+    return;
+  auto row = [](const char *phase, double ms, const std::string &text) {
+    fmt::print(stderr, "{:<12} {:9.2f} ms  {}\n", phase, ms, text);
+  };
+  row("read", readMs, "");
+  row("specialize", stats.specializeMs, fmt::format("{} ops", stats.algorithmOps));
+  if (stats.proveMs > 0)
+    row("prove", stats.proveMs, fmt::format("{} moves", stats.moves));
+  if (last >= Phase::Program)
+    row("lower", stats.lowerMs,
+        fmt::format("{} ops, {} instructions{}", stats.programOps, stats.instructions,
+                    flags.rank >= 0 ? fmt::format(" (rank {})", flags.rank) : " (all ranks)"));
+  if (last >= Phase::Llvm)
+    row("generate", stats.jitMs, fmt::format("{} bytes of object code", plan.object.size()));
+}
+
+int Compiler::run() {
+  session.json = flags.json;
+  if (int status = parse())
+    return status;
+  Stopwatch watch;
+  if (int status = input.open(session, flags.input, flags.lowering))
+    return status;
+  if (input.size() > 1)
+    return session.usage("compile takes one number of ranks");
+  if (int status = input.instantiate(0, instance))
+    return status;
+  readMs = watch.ms();
+  instance.lowering.rank = flags.rank;
+  options.lowering = instance.lowering;
+  options.algorithm = instance.algorithm;
+  options.sanitizer = CCL_SANITIZE;
+  if (int status = toAlgorithm())
+    return status;
+  if (last >= Phase::Program)
+    for (int (Compiler::*step)() : {&Compiler::prove, &Compiler::toPrograms})
+      if (int status = (this->*step)())
+        return status;
+  if (last >= Phase::Llvm)
+    if (int status = toCode())
+      return status;
+  if (int status = write(artifact()))
+    return status;
+  printStats();
+  return Fine;
+}
+
+Action addCompile(CLI::App &app) {
+  auto flags = std::make_shared<CompileFlags>();
+  addInputOptions(app, flags->input);
+  addLoweringOptions(app, flags->lowering);
+  app.add_option("--rank", flags->rank, "lower this rank only")
+      ->check(CLI::Range(int64_t(0), int64_t(1) << 40));
+  app.add_option("--emit", flags->emit,
+                 "where to stop: algorithm, program, llvm, object, plan (default program)");
+  app.add_option("-o,--output", flags->output, "file for the result; - is stdout (the default)");
+  app.add_option("--dump-phases-to", flags->dumpDir, "folder that gets the result of every phase");
+  app.add_option("-d,--type,--datatype", flags->type, "element type (default float)");
+  app.add_option("--op", flags->op, "reduction (default: the contract's)");
+  app.add_flag("--stats", flags->stats, "ops, instructions and time of every phase, to stderr");
+  app.add_flag("--json", flags->json, "the statistics as JSON on stdout, and no result there");
+  return [flags](Session &session) { return Compiler(session, *flags).run(); };
+}
+
+} // namespace ccl::cli

@@ -1,0 +1,376 @@
+//===- Explain.cpp - ccl explain: in words --------------------------------------===//
+#include "frontend/cli/Commands.h"
+#include "frontend/cli/Proof.h"
+
+#include <CLI/App.hpp>
+#include <CLI/Config.hpp>
+#include <CLI/Formatter.hpp>
+#include <fmt/format.h>
+
+#include <map>
+
+namespace ccl::cli {
+
+namespace {
+
+using model::Move;
+using model::MoveKind;
+
+// Longer lists say how many lines they leave out.
+constexpr size_t maxMovesShown = 8, maxStepsShown = 40, maxInstructionsShown = 64;
+
+struct ExplainFlags {
+  InputOptions input;
+  LoweringFlags lowering;
+  int64_t rank = 0;
+};
+
+class Explanation {
+public:
+  Explanation(const Proof &proof, const Input &input, const Instance &instance, int64_t rank)
+      : proof(proof), contract(proof.contract), input(input), instance(instance), rank(rank) {}
+
+  void print() const {
+    printHead();
+    printSteps();
+    printTraffic();
+    if (proof.isLowered)
+      printProgram();
+    printVerdict();
+  }
+
+private:
+  using Step = std::vector<const Move *>;
+
+  void printHead() const;
+  void printSteps() const;
+  void printTraffic() const;
+  void printProgram() const;
+  void printVerdict() const;
+
+  std::vector<Step> steps() const;
+  bool printPattern(const Step &step) const;
+  std::string describe(const Move &move) const;
+  std::string describe(const model::Instruction &instruction,
+                       const std::vector<model::Channel> &channels) const;
+  std::string describe(const model::Operand &operand,
+                       const std::vector<model::Channel> &channels) const;
+  std::string reductionVerb() const {
+    return contract.reduction == model::Reduction::None
+               ? "combined"
+               : std::string(model::name(contract.reduction));
+  }
+
+  const Proof &proof;
+  const model::Contract &contract;
+  const Input &input;
+  const Instance &instance;
+  int64_t rank;
+};
+
+std::string plural(int64_t count, const std::string &what) {
+  return fmt::format("{} {}{}", count, what, count == 1 ? "" : "s");
+}
+
+std::string chunkRange(const std::string &buffer, int64_t chunk, int64_t count) {
+  return count == 1 ? fmt::format("{}[{}]", buffer, chunk)
+                    : fmt::format("{}[{} to {}]", buffer, chunk, chunk + count);
+}
+
+/// "r", "r + 1", "r - 1": the smaller way around.
+std::string shifted(int64_t by, int64_t modulus) {
+  int64_t distance = ((by % modulus) + modulus) % modulus;
+  if (distance == 0)
+    return "r";
+  if (distance > modulus / 2)
+    return fmt::format("r - {}", modulus - distance);
+  return fmt::format("r + {}", distance);
+}
+
+} // namespace
+
+//===----------------------------------------------------------------------===//
+// The algorithm
+//===----------------------------------------------------------------------===//
+
+void Explanation::printHead() const {
+  fmt::print("@{} ({}): {} on {}", instance.algorithm, input.label(), contract.str(),
+             plural(contract.ranks, "rank"));
+  if (!instance.lowering.sizes.empty()) {
+    std::vector<std::string> bound;
+    for (auto &[name, value] : instance.lowering.sizes)
+      bound.push_back(fmt::format("%{} = {}", name, value));
+    fmt::print(", {}", fmt::join(bound, ", "));
+  }
+  fmt::print("\n\nEvery rank has {} of input and {} of output; a shard is cut into {}.\n",
+             plural(contract.inShards(), "shard"), plural(contract.outShards(), "shard"),
+             plural(contract.chunks, "chunk"));
+  for (const model::Buffer &buffer : proof.moves.buffers)
+    fmt::print("  {:<8} {:<8} {}\n", buffer.name, model::name(buffer.role),
+               plural(buffer.chunks, "chunk"));
+}
+
+std::vector<Explanation::Step> Explanation::steps() const {
+  std::vector<Step> steps;
+  for (const Move &move : proof.moves.moves) {
+    if (steps.empty() || steps.back().front()->step != move.step)
+      steps.emplace_back();
+    steps.back().push_back(&move);
+  }
+  return steps;
+}
+
+std::string Explanation::describe(const Move &move) const {
+  const auto &buffers = proof.moves.buffers;
+  std::string src = chunkRange(buffers[move.src.buffer].name, move.src.chunk, move.count);
+  std::string dst = chunkRange(buffers[move.dst.buffer].name, move.dst.chunk, move.count);
+  bool reduces = move.kind == MoveKind::Reduce;
+  if (move.src.rank == move.dst.rank)
+    return fmt::format("rank {} {} its {} {} its {}", move.src.rank,
+                       reduces ? "combines" : "copies", src, reduces ? "into" : "to", dst);
+  return fmt::format(
+      "rank {} sends {}; rank {} {} {}", move.src.rank, src, move.dst.rank,
+      reduces ? fmt::format("takes the {} with its", reductionVerb()) : "puts it into", dst);
+}
+
+/// If every rank does the same relative to its own number: one line for all of them.
+/// Chunks may follow the rank (chunk - rank is the same) or stand still.
+bool Explanation::printPattern(const Step &step) const {
+  int64_t n = contract.ranks;
+  if (n < 3 || int64_t(step.size()) != n)
+    return false;
+  const Move &first = *step.front();
+  const auto &buffers = proof.moves.buffers;
+  int64_t srcChunks = buffers[first.src.buffer].chunks,
+          dstChunks = buffers[first.dst.buffer].chunks;
+  auto mod = [](int64_t a, int64_t m) { return ((a % m) + m) % m; };
+  int64_t distance = mod(first.dst.rank - first.src.rank, n);
+  bool srcFollows = true, dstFollows = true, srcStands = true, dstStands = true;
+  for (const Move *move : step) {
+    if (move->kind != first.kind || move->count != first.count ||
+        move->src.buffer != first.src.buffer || move->dst.buffer != first.dst.buffer ||
+        mod(move->dst.rank - move->src.rank, n) != distance)
+      return false;
+    auto same = [&](int64_t chunk, int64_t firstChunk, int64_t chunks) {
+      return mod(chunk - move->src.rank - firstChunk + first.src.rank, chunks) == 0;
+    };
+    srcFollows &= same(move->src.chunk, first.src.chunk, srcChunks);
+    dstFollows &= same(move->dst.chunk, first.dst.chunk, dstChunks);
+    srcStands &= move->src.chunk == first.src.chunk;
+    dstStands &= move->dst.chunk == first.dst.chunk;
+  }
+  if ((!srcFollows && !srcStands) || (!dstFollows && !dstStands))
+    return false;
+  auto index = [&](bool stands, int64_t chunk, int64_t chunks) {
+    return stands ? fmt::format("{}", chunk) : shifted(chunk - first.src.rank, chunks);
+  };
+  std::string src = fmt::format("{}[{}]", buffers[first.src.buffer].name,
+                                index(srcStands, first.src.chunk, srcChunks));
+  std::string dst = fmt::format("{}[{}]", buffers[first.dst.buffer].name,
+                                index(dstStands, first.dst.chunk, dstChunks));
+  std::string many = first.count > 1 ? fmt::format(" ({} chunks)", first.count) : "";
+  fmt::print("every rank r sends {}{}; rank {} {} {}   (ranks mod {}{})\n", src, many,
+             shifted(distance, n),
+             first.kind == MoveKind::Reduce ? fmt::format("takes the {} with its", reductionVerb())
+                                            : "puts it into",
+             dst, n, srcChunks == n && dstChunks == n ? ", chunks too" : "");
+  return true;
+}
+
+void Explanation::printSteps() const {
+  std::vector<Step> all = steps();
+  fmt::print("\nIt takes {}.\n", plural(int64_t(all.size()), "step"));
+  size_t shown = 0;
+  for (const Step &step : all) {
+    if (shown == maxStepsShown) {
+      fmt::print("  ... and {} steps more\n", all.size() - shown);
+      break;
+    }
+    fmt::print("  step {:<3} ", ++shown);
+    if (printPattern(step))
+      continue;
+    // Of many ranks the moves that concern one tell the story.
+    Step listed;
+    for (const Move *move : step)
+      if (step.size() <= maxMovesShown || move->src.rank == rank || move->dst.rank == rank)
+        listed.push_back(move);
+    const char *indent = "";
+    for (size_t i = 0; i < std::min(listed.size(), maxMovesShown); ++i) {
+      fmt::print("{}{}\n", indent, describe(*listed[i]));
+      indent = "           ";
+    }
+    size_t hidden = step.size() - std::min(listed.size(), maxMovesShown);
+    if (hidden > 0)
+      fmt::print("{}{}{} of other ranks\n", indent, listed.empty() ? "" : "and ",
+                 plural(int64_t(hidden), "move"));
+  }
+}
+
+/// Chunks are counted, and shown as parts of a shard: that holds for every size.
+void Explanation::printTraffic() const {
+  std::vector<int64_t> sent(contract.ranks), received(contract.ranks);
+  int64_t total = 0;
+  for (const Move &move : proof.moves.moves) {
+    bool valid = move.src.rank >= 0 && move.dst.rank >= 0 && move.src.rank < contract.ranks &&
+                 move.dst.rank < contract.ranks;
+    if (!valid || move.src.rank == move.dst.rank)
+      continue;
+    sent[move.src.rank] += move.count;
+    received[move.dst.rank] += move.count;
+    total += move.count;
+  }
+  auto shards = [&](int64_t chunks) {
+    return fmt::format("{:.4g} shard{}", double(chunks) / double(contract.chunks),
+                       chunks == contract.chunks ? "" : "s");
+  };
+  auto [leastSent, mostSent] = std::minmax_element(sent.begin(), sent.end());
+  auto [leastReceived, mostReceived] = std::minmax_element(received.begin(), received.end());
+  fmt::print("\nOn the wire (a shard is count x element size bytes):\n");
+  auto line = [&](const char *what, int64_t least, int64_t most) {
+    if (least == most)
+      fmt::print("  every rank {} {} in {}\n", what, shards(most), plural(most, "chunk"));
+    else
+      fmt::print("  a rank {} {} to {}\n", what, shards(least), shards(most));
+  };
+  line("sends", *leastSent, *mostSent);
+  line("receives", *leastReceived, *mostReceived);
+  fmt::print("  all ranks together move {}\n", shards(total));
+}
+
+//===----------------------------------------------------------------------===//
+// The programs
+//===----------------------------------------------------------------------===//
+
+std::string Explanation::describe(const model::Operand &operand,
+                                  const std::vector<model::Channel> &channels) const {
+  if (operand.kind == model::Operand::Kind::Channel) {
+    const model::Channel &channel = channels[size_t(operand.channel)];
+    std::string tag = channel.tag ? fmt::format(" (tag {})", channel.tag) : "";
+    return fmt::format("{} rank {}{}", channel.to ? "to" : "from", channel.peer, tag);
+  }
+  std::string place =
+      fmt::format("{}[{}]", proof.program.buffers[size_t(operand.buffer)].name, operand.chunk);
+  return operand.kind == model::Operand::Kind::Peer
+             ? fmt::format("{} of rank {}", place, operand.peer)
+             : place;
+}
+
+std::string Explanation::describe(const model::Instruction &instruction,
+                                  const std::vector<model::Channel> &channels) const {
+  using Kind = model::Instruction::Kind;
+  if (instruction.kind != Kind::Transfer) {
+    const model::Channel &channel = channels[size_t(instruction.channel)];
+    return fmt::format("{} rank {}", instruction.kind == Kind::Signal ? "signal" : "wait for",
+                       channel.peer);
+  }
+  std::vector<std::string> from, to;
+  for (const model::Operand &operand : instruction.from) {
+    std::string text = describe(operand, channels);
+    from.push_back(operand.kind == model::Operand::Kind::Channel ? "what comes " + text : text);
+  }
+  for (const model::Operand &operand : instruction.to) {
+    std::string text = describe(operand, channels);
+    to.push_back(operand.kind == model::Operand::Kind::Channel ? "send it " + text
+                                                               : "store it in " + text);
+  }
+  std::string count = instruction.count > 1 ? fmt::format(", {} chunks", instruction.count) : "";
+  return fmt::format("take {}{}{}, {}", instruction.reduce ? "the " + reductionVerb() + " of " : "",
+                     fmt::join(from, " and "), count, fmt::join(to, ", "));
+}
+
+void Explanation::printProgram() const {
+  const model::RankProgram &program = proof.program.ranks[size_t(rank)];
+  size_t transfers = 0, total = 0, fused = 0;
+  for (const model::Agent &agent : program.agents) {
+    total += agent.code.size();
+    for (const model::Instruction &instruction : agent.code) {
+      transfers += instruction.kind == model::Instruction::Kind::Transfer;
+      size_t remote = 0;
+      for (const auto *side : {&instruction.from, &instruction.to})
+        for (const model::Operand &operand : *side)
+          remote += operand.kind != model::Operand::Kind::Local;
+      fused += remote > 1 || instruction.to.size() > 1;
+    }
+  }
+  size_t halves = 0;
+  for (const Move &move : proof.moves.moves)
+    halves += (move.src.rank == rank) + (move.dst.rank == rank && move.src.rank != move.dst.rank);
+  std::string note =
+      fused ? fmt::format(", {} of them fused (more than one move at once)", fused) : "";
+  fmt::print("\nRank {} takes part in {} and executes {}{}:\n", rank,
+             plural(int64_t(halves), "move"), plural(int64_t(transfers), "transfer"), note);
+  size_t shown = 0;
+  for (const model::Agent &agent : program.agents) {
+    if (program.agents.size() > 1)
+      fmt::print("  {} {}:\n", agent.proxy ? "proxy" : "block", agent.id);
+    for (const model::Instruction &instruction : agent.code) {
+      if (shown == maxInstructionsShown) {
+        fmt::print("  ... and {} more\n", total - shown);
+        return;
+      }
+      fmt::print("  {:3}. {}\n", ++shown, describe(instruction, program.channels));
+    }
+  }
+}
+
+void Explanation::printVerdict() const {
+  fmt::print("\n");
+  if (!proof.ok()) {
+    fmt::print("Disproved, so nothing would run:\n");
+    for (const model::Fault &fault : proof.faults())
+      fmt::print("  {}\n", fault.message);
+    return;
+  }
+  fmt::print("Proved: {}", proof.forms());
+  if (proof.minSlots > 0)
+    fmt::print("; channels have {}, {} would do", plural(instance.lowering.slots, "slot"),
+               proof.minSlots);
+  fmt::print(".\n");
+  if (!proof.inPlace && !proof.report.inPlaceFaults.empty())
+    fmt::print("Not in place: {}. Launches in place go through a copy.\n",
+               proof.report.inPlaceFaults.front().message);
+  if (proof.report.divisible)
+    fmt::print("Chunks of different lengths share places: counts that {} does not divide are "
+               "padded.\n",
+               contract.chunks);
+  fmt::print("`ccl run` would run @{}: {}.\n", instance.algorithm, input.reason());
+}
+
+//===----------------------------------------------------------------------===//
+// The command
+//===----------------------------------------------------------------------===//
+
+static int explain(Session &session, const ExplainFlags &flags) {
+  Input input;
+  if (int status = input.open(session, flags.input, flags.lowering))
+    return status;
+  int result = Fine;
+  for (size_t i = 0; i < input.size(); ++i) {
+    Instance instance;
+    if (int status = input.instantiate(i, instance))
+      return status;
+    Proof proof;
+    if (int status = prove(session, instance, proof))
+      return status;
+    if (flags.rank >= proof.contract.ranks)
+      return session.usage(
+          fmt::format("--rank {}: ranks are 0 to {}", flags.rank, proof.contract.ranks - 1));
+    if (i > 0)
+      fmt::print("\n");
+    Explanation(proof, input, instance, flags.rank).print();
+    if (!proof.ok())
+      result = BadInput;
+  }
+  return result;
+}
+
+Action addExplain(CLI::App &app) {
+  auto flags = std::make_shared<ExplainFlags>();
+  addInputOptions(app, flags->input);
+  addLoweringOptions(app, flags->lowering);
+  app.add_option("--rank", flags->rank, "whose program is shown (default 0)")
+      ->check(CLI::Range(int64_t(0), int64_t(1) << 40));
+  return [flags](Session &session) { return explain(session, *flags); };
+}
+
+} // namespace ccl::cli

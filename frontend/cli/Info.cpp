@@ -1,0 +1,237 @@
+//===- Info.cpp - ccl info: what is here and what is set ------------------------===//
+#include "frontend/cli/Commands.h"
+
+#include "passes/synthesis/generators/Generators.h"
+
+#include "llvm/ADT/StringExtras.h"
+#include "llvm/Config/llvm-config.h"
+#include "llvm/Support/FileSystem.h"
+#include "llvm/TargetParser/Host.h"
+
+#include <CLI/App.hpp>
+#include <CLI/Config.hpp>
+#include <CLI/Formatter.hpp>
+#include <fmt/format.h>
+
+#include <dlfcn.h>
+#include <thread>
+
+namespace ccl::cli {
+
+namespace {
+
+struct InfoFlags {
+  bool version = false, devices = false, settings = false, algorithms = false;
+  bool json = false, markdown = false;
+
+  bool all() const { return !version && !devices && !settings && !algorithms; }
+};
+
+struct Device {
+  std::string name;
+  bool usable;
+  std::string text; ///< what it is, or why it cannot be used
+};
+
+} // namespace
+
+/// Whether a library that we would load on demand is here; if not, the loader's reason.
+static std::optional<std::string> missing(const char *library) {
+  void *handle = dlopen(library, RTLD_LAZY | RTLD_LOCAL);
+  if (!handle) {
+    const char *reason = dlerror();
+    return reason ? reason : fmt::format("{}: not found", library);
+  }
+  dlclose(handle);
+  return std::nullopt;
+}
+
+static std::vector<std::string> entries(const char *folder) {
+  std::vector<std::string> names;
+  std::error_code error;
+  for (llvm::sys::fs::directory_iterator it(folder, error), end; it != end && !error;
+       it.increment(error))
+    names.push_back(llvm::StringRef(it->path()).rsplit('/').second.str());
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+static std::vector<Device> findDevices() {
+  unsigned cores = std::max(1u, std::thread::hardware_concurrency());
+  std::vector<Device> devices;
+  devices.push_back(
+      {"threads", true,
+       fmt::format("{} core{}, ranks are threads of one process", cores, cores == 1 ? "" : "s")});
+  devices.push_back({"processes", false, "this version has no process ranks"});
+  const char *noCuda = "this version generates no CUDA code";
+  std::optional<std::string> cuda = missing("libcuda.so.1");
+  devices.push_back({"cuda", false, cuda ? *cuda : noCuda});
+  std::optional<std::string> verbs = missing("libibverbs.so.1");
+  std::vector<std::string> adapters = entries("/sys/class/infiniband");
+  devices.push_back({"rdma", false,
+                     verbs              ? *verbs
+                     : adapters.empty() ? "no adapter in /sys/class/infiniband"
+                                        : fmt::format("{} found, but this version has no RDMA "
+                                                      "transport",
+                                                      fmt::join(adapters, ", "))});
+  return devices;
+}
+
+//===----------------------------------------------------------------------===//
+// Text
+//===----------------------------------------------------------------------===//
+
+static void printVersion() {
+  fmt::print("ccl        {}\n", CCL_VERSION);
+  fmt::print("LLVM       {}\n", LLVM_VERSION_STRING);
+  fmt::print("target     {} {}\n", llvm::sys::getProcessTriple(),
+             std::string_view(llvm::sys::getHostCPUName()));
+  fmt::print("build      {}{}\n", std::string_view(CCL_SANITIZE).empty() ? "plain" : CCL_SANITIZE,
+#ifdef NDEBUG
+             ""
+#else
+             ", with asserts"
+#endif
+  );
+}
+
+static void printDevices() {
+  for (const Device &device : findDevices())
+    fmt::print("{:<10} {:<9} {}\n", device.name, device.usable ? "ok" : "unusable", device.text);
+}
+
+static void printSettings(const Settings &settings) {
+  for (const Settings::Row &row : settings.list()) {
+    fmt::print("# {}\n# Value: {}; default: {}\n", row.description, row.kind,
+               row.defaultText.empty() ? "not set" : row.defaultText);
+    fmt::print("{}{}={}  ({})\n\n", row.source == "default" ? "# " : "", row.name, row.value,
+               row.source);
+  }
+}
+
+static void printAlgorithms() {
+  for (uint32_t c = 0; c <= uint32_t(model::Collective::Custom); ++c) {
+    auto collective = model::Collective(c);
+    const Generator *byDefault = findGenerator(collective, "");
+    if (!byDefault)
+      continue;
+    fmt::print("{}\n", model::name(collective));
+    for (const Generator &generator : generators())
+      if (llvm::is_contained(generator.collectives, collective))
+        fmt::print("  {:<20}{} {}; steps {}, bytes {}\n", std::string_view(generator.name),
+                   &generator == byDefault ? "(default)" : "         ",
+                   std::string_view(generator.summary), std::string_view(generator.steps),
+                   std::string_view(generator.bytes));
+  }
+}
+
+static void printText(const Settings &settings, const InfoFlags &flags) {
+  bool first = true;
+  auto section = [&](bool wanted, const char *title, auto print) {
+    if (!wanted && !flags.all())
+      return;
+    if (flags.all())
+      fmt::print("{}== {} ==\n", first ? "" : "\n", title);
+    first = false;
+    print();
+  };
+  section(flags.version, "version", printVersion);
+  section(flags.devices, "devices and transports", printDevices);
+  section(flags.settings, "settings", [&] { printSettings(settings); });
+  section(flags.algorithms, "algorithms (n ranks, B bytes of a shard)", printAlgorithms);
+}
+
+//===----------------------------------------------------------------------===//
+// JSON
+//===----------------------------------------------------------------------===//
+
+static std::string versionJson() {
+  JsonLine line;
+  line.text("ccl", CCL_VERSION);
+  line.text("llvm", LLVM_VERSION_STRING);
+  line.text("triple", llvm::sys::getProcessTriple());
+  line.text("cpu", std::string_view(llvm::sys::getHostCPUName()));
+  line.text("sanitizer", CCL_SANITIZE);
+  return line.str();
+}
+
+static std::vector<std::string> devicesJson() {
+  std::vector<std::string> objects;
+  for (const Device &device : findDevices()) {
+    JsonLine line;
+    line.text("name", device.name);
+    line.boolean("usable", device.usable);
+    line.text(device.usable ? "text" : "reason", device.text);
+    objects.push_back(line.str());
+  }
+  return objects;
+}
+
+static std::vector<std::string> settingsJson(const Settings &settings) {
+  std::vector<std::string> objects;
+  for (const Settings::Row &row : settings.list()) {
+    JsonLine line;
+    line.text("name", row.name);
+    line.text("value", row.value);
+    line.text("default", row.defaultText);
+    line.text("source", row.source);
+    line.text("kind", row.kind);
+    line.text("description", row.description);
+    objects.push_back(line.str());
+  }
+  return objects;
+}
+
+static std::vector<std::string> algorithmsJson() {
+  std::vector<std::string> objects;
+  for (const Generator &generator : generators())
+    for (model::Collective collective : generator.collectives) {
+      JsonLine line;
+      line.text("collective", model::name(collective));
+      line.text("name", std::string_view(generator.name));
+      line.boolean("default", findGenerator(collective, "") == &generator);
+      line.text("summary", std::string_view(generator.summary));
+      line.text("steps", std::string_view(generator.steps));
+      line.text("bytes", std::string_view(generator.bytes));
+      objects.push_back(line.str());
+    }
+  return objects;
+}
+
+static int info(Session &session, const InfoFlags &flags) {
+  session.json = flags.json;
+  if (flags.markdown) {
+    if (!flags.settings || flags.version || flags.devices || flags.algorithms || flags.json)
+      return session.usage("--markdown goes with -c alone");
+    fmt::print("{}", Settings::toMarkdown());
+    return Fine;
+  }
+  if (!flags.json) {
+    printText(session.settings, flags);
+    return Fine;
+  }
+  JsonLine line;
+  if (flags.version || flags.all())
+    line.raw("version", versionJson());
+  if (flags.devices || flags.all())
+    line.array("devices", devicesJson());
+  if (flags.settings || flags.all())
+    line.array("settings", settingsJson(session.settings));
+  if (flags.algorithms || flags.all())
+    line.array("algorithms", algorithmsJson());
+  line.print();
+  return Fine;
+}
+
+Action addInfo(CLI::App &app) {
+  auto flags = std::make_shared<InfoFlags>();
+  app.add_flag("-v", flags->version, "version, LLVM, CPU target");
+  app.add_flag("-d", flags->devices, "devices and transports, with the reason if unusable");
+  app.add_flag("-c", flags->settings, "settings: value, source, meaning");
+  app.add_flag("-A", flags->algorithms, "algorithms that can be generated");
+  app.add_flag("--json", flags->json, "one JSON object");
+  app.add_flag("--markdown", flags->markdown, "with -c: the table for the documentation");
+  return [flags](Session &session) { return info(session, *flags); };
+}
+
+} // namespace ccl::cli

@@ -1,0 +1,268 @@
+//===- Input.cpp - The algorithm a command works on ---------------------------===//
+#include "frontend/cli/Input.h"
+
+#include "frontend/cli/Sizes.h"
+
+#include "mlir/Parser/Parser.h"
+#include "llvm/Support/MemoryBuffer.h"
+
+#include <CLI/App.hpp>
+#include <CLI/Config.hpp>
+#include <CLI/Formatter.hpp>
+#include <fmt/format.h>
+
+#include <numeric>
+
+namespace ccl::cli {
+
+void addInputOptions(CLI::App &command, InputOptions &options) {
+  command.add_option("FILE", options.file, "an .mlir file; - is stdin");
+  command.add_option("--collective", options.collective, "generate an algorithm for it (no FILE)");
+  command.add_option("--algorithm", options.algorithm,
+                     "name of a generator, or of an algorithm in FILE");
+  command.add_option("-n", options.ranks, "ranks: 4, 2,3,8 or 2..8; binds the size parameter");
+  command.add_option("--size", options.sizes, "name=value: binds one size parameter")
+      ->type_size(1)
+      ->allow_extra_args(false);
+  command.add_option("--grid", options.grid, "2x4: ranks per axis of a hierarchical generator");
+  command.add_option("-r,--root", options.root, "root rank of broadcast, reduce, gather, scatter");
+}
+
+void addLoweringOptions(CLI::App &command, LoweringFlags &flags) {
+  command.add_option("--via", flags.via,
+                     "how moves between ranks are lowered: staged, direct, auto");
+  command.add_option("--slots", flags.slots, "slots of every data channel")->check([](auto &text) {
+    int64_t slots = 0;
+    bool good = !llvm::StringRef(text).getAsInteger(10, slots) && slots > 0 && slots <= 1024;
+    return good ? std::string() : "expected 1 to 1024 slots, got " + text;
+  });
+  command.add_flag("--no-fuse", flags.noFuse, "leave every move a transfer of its own");
+}
+
+AlgorithmOp Instance::op() {
+  return mlir::SymbolTable::lookupNearestSymbolFrom<AlgorithmOp>(
+      *module, mlir::StringAttr::get(module->getContext(), algorithm));
+}
+
+Instance Instance::clone() {
+  return {mlir::OwningOpRef<mlir::ModuleOp>(module->clone()), algorithm, lowering};
+}
+
+//===----------------------------------------------------------------------===//
+// Opening
+//===----------------------------------------------------------------------===//
+
+int Input::open(Session &theSession, const InputOptions &theOptions,
+                const LoweringFlags &theFlags) {
+  session = &theSession;
+  options = theOptions;
+  flags = theFlags;
+  if (options.file.empty() == options.collective.empty())
+    return session->usage(options.file.empty()
+                              ? "name a FILE or a --collective"
+                              : "FILE and --collective exclude each other; the algorithm of a "
+                                "file is named by --algorithm");
+  if (flags.via.empty())
+    flags.via = session->settings.text(Setting::Via);
+  if (flags.via != "auto" && flags.via != "staged" && flags.via != "direct")
+    return session->usage(fmt::format("--via {}: expected staged, direct or auto", flags.via));
+  if (!options.ranks.empty()) {
+    llvm::Expected<std::vector<int64_t>> counts = parseRanks(options.ranks);
+    if (!counts)
+      return session->usage("-n: " + llvm::toString(counts.takeError()));
+    rankCounts = std::move(*counts);
+  }
+  if (!options.grid.empty()) {
+    llvm::Expected<std::vector<int64_t>> sizes = parseGrid(options.grid);
+    if (!sizes)
+      return session->usage("--grid: " + llvm::toString(sizes.takeError()));
+    grid = std::move(*sizes);
+  }
+  return options.file.empty() ? openGenerator() : openFile();
+}
+
+int Input::openFile() {
+  if (!grid.empty())
+    return session->usage("--grid goes with --collective");
+  auto buffer = llvm::MemoryBuffer::getFileOrSTDIN(options.file, /*IsText=*/true);
+  theLabel = options.file == "-" ? "<stdin>" : options.file;
+  if (!buffer)
+    return session->badInput(
+        fmt::format("cannot read '{}': {}", theLabel, buffer.getError().message()));
+  session->sources().AddNewSourceBuffer(std::move(*buffer), llvm::SMLoc());
+  module = mlir::parseSourceFile<mlir::ModuleOp>(session->sources(), &session->context());
+  if (!module)
+    return session->refused();
+  mlir::FailureOr<AlgorithmOp> algorithm = findAlgorithm(*module, options.algorithm);
+  if (mlir::failed(algorithm))
+    return session->refused();
+
+  if (rankCounts.empty() && !options.fallbackRanks.empty() &&
+      algorithm->getNumArguments() == options.sizes.size() + 1)
+    rankCounts = llvm::cantFail(parseRanks(options.fallbackRanks));
+
+  symbol = algorithm->getSymName().str();
+  theReason = "the only one of its file";
+  if (!options.algorithm.empty())
+    theReason = "named by --algorithm";
+  else
+    for (CollectiveOpInterface collective : module->getOps<CollectiveOpInterface>())
+      if (auto selected = collective->getAttrOfType<mlir::FlatSymbolRefAttr>("algorithm");
+          selected && selected.getValue() == algorithm->getSymName())
+        theReason = fmt::format("selected by @{}",
+                                mlir::SymbolTable::getSymbolName(collective).getValue().str());
+  return Fine;
+}
+
+static std::string listGenerators(std::optional<model::Collective> collective) {
+  std::vector<std::string> names;
+  for (const Generator &generator : generators())
+    if (!collective || llvm::is_contained(generator.collectives, *collective))
+      names.push_back(generator.name.str());
+  return fmt::format("{}", fmt::join(names, ", "));
+}
+
+int Input::openGenerator() {
+  std::optional<model::Collective> collective = model::parseCollective(options.collective);
+  if (!collective || !findGenerator(*collective, "")) {
+    std::vector<std::string> names;
+    for (uint32_t c = 0; c <= uint32_t(model::Collective::Custom); ++c)
+      if (findGenerator(model::Collective(c), ""))
+        names.emplace_back(model::name(model::Collective(c)));
+    return session->usage(fmt::format("nothing generates the collective '{}'; there are: {}",
+                                      options.collective, fmt::join(names, ", ")));
+  }
+  bool fromSetting = options.algorithm.empty();
+  if (fromSetting)
+    options.algorithm = session->settings.text(Setting::Algo);
+  generator = findGenerator(*collective, options.algorithm);
+  if (!generator)
+    return session->usage(fmt::format("no generator '{}'{} for {}; there are: {}",
+                                      options.algorithm, fromSetting ? " (CCL_ALGO)" : "",
+                                      options.collective, listGenerators(collective)));
+  if (!options.sizes.empty())
+    return session->usage("--size binds a parameter of a FILE; a generator takes -n and --grid");
+  if (rankCounts.empty() && !grid.empty())
+    rankCounts = {std::accumulate(grid.begin(), grid.end(), int64_t(1), std::multiplies<>())};
+  if (rankCounts.empty())
+    return session->usage("a generator needs a number of ranks: -n 4");
+  std::optional<model::Reduction> reduction = model::parseReduction(
+      options.reduction.empty() ? std::string_view("sum") : std::string_view(options.reduction));
+  if (!reduction)
+    return session->usage(fmt::format("unknown reduction '{}'", options.reduction));
+  request.collective = *collective;
+  request.reduction = model::reduces(*collective) ? *reduction : model::Reduction::None;
+  request.root = options.root.value_or(0);
+  request.grid.assign(grid.begin(), grid.end());
+  theLabel = fmt::format("{}/{}", options.collective, generator->name.str());
+  theReason = options.algorithm.empty() ? fmt::format("default for {}", options.collective)
+              : fromSetting             ? "named by CCL_ALGO"
+                                        : "named by --algorithm";
+  return Fine;
+}
+
+//===----------------------------------------------------------------------===//
+// Instances
+//===----------------------------------------------------------------------===//
+
+int Input::generate(size_t index, Instance &instance) {
+  request.ranks = rankCounts[index];
+  if (request.root < 0 || request.root >= request.ranks)
+    return session->usage(fmt::format("-r {}: with {} ranks roots are 0 to {}", request.root,
+                                      request.ranks, request.ranks - 1));
+  if (std::string reason = generator->refuses(request); !reason.empty())
+    return session->badInput(fmt::format("{} does not generate {} on {} ranks: {}",
+                                         generator->name.str(), options.collective, request.ranks,
+                                         reason));
+  instance.module = mlir::ModuleOp::create(mlir::UnknownLoc::get(&session->context()));
+  instance.algorithm = generator->generate(*instance.module, request).getSymName().str();
+  return Fine;
+}
+
+int Input::bindSizes(size_t index, AlgorithmOp algorithm, std::map<std::string, int64_t> &sizes) {
+  std::vector<std::string> parameters;
+  for (unsigned i = 0; i < algorithm.getNumArguments(); ++i)
+    parameters.push_back(algorithm.getParameterName(i).str());
+  std::string listed = fmt::format("%{}", fmt::join(parameters, ", %"));
+  for (const std::string &text : options.sizes) {
+    auto binding = parseBinding(text);
+    if (!binding)
+      return session->usage("--size: " + llvm::toString(binding.takeError()));
+    if (!llvm::is_contained(parameters, binding->first))
+      return session->usage(
+          fmt::format("--size {}: @{} has {}", text, algorithm.getSymName().str(),
+                      parameters.empty() ? "no size parameter" : "the size parameters " + listed));
+    sizes[binding->first] = binding->second;
+  }
+  std::vector<std::string> unbound;
+  for (const std::string &parameter : parameters)
+    if (!sizes.count(parameter))
+      unbound.push_back(parameter);
+  if (unbound.size() == 1 && !rankCounts.empty())
+    sizes[unbound.front()] = rankCounts[index];
+  else if (!unbound.empty())
+    return session->usage(
+        unbound.size() == 1
+            ? fmt::format("@{} has the size parameter %{}: give the number of ranks, -n 4",
+                          algorithm.getSymName().str(), unbound.front())
+            : fmt::format("@{} has the size parameters {}: bind each with --size name=value",
+                          algorithm.getSymName().str(), listed));
+  return Fine;
+}
+
+/// An algorithm of fixed size cannot be stretched by -n or --root.
+int Input::checkRanks(size_t index, AlgorithmOp algorithm) {
+  mlir::FailureOr<model::Contract> contract = getModelContract(algorithm);
+  if (mlir::failed(contract))
+    return session->refused();
+  if (!rankCounts.empty() && contract->ranks != rankCounts[index])
+    return session->usage(fmt::format("@{} is written for {} ranks; -n {} does not fit",
+                                      algorithm.getSymName().str(), contract->ranks,
+                                      rankCounts[index]));
+  return Fine;
+}
+
+int Input::instantiate(size_t index, Instance &instance) {
+  instance.lowering = LoweringOptions();
+  instance.lowering.via = flags.via;
+  instance.lowering.slots = flags.slots;
+  instance.lowering.fuse = !flags.noFuse;
+  if (generator)
+    return generate(index, instance);
+  instance.module = module->clone();
+  mlir::FailureOr<AlgorithmOp> algorithm = findAlgorithm(*instance.module, options.algorithm);
+  if (mlir::failed(algorithm))
+    return session->refused();
+  instance.algorithm = algorithm->getSymName().str();
+  if (int status = bindSizes(index, *algorithm, instance.lowering.sizes))
+    return status;
+  if (instance.lowering.sizes.empty())
+    if (int status = checkRanks(index, *algorithm))
+      return status;
+  int64_t root = algorithm->getContract().getRoot();
+  if (options.root && *options.root != root)
+    return session->usage(fmt::format("@{} has root {}; -r {} does not fit", instance.algorithm,
+                                      root, *options.root));
+  return Fine;
+}
+
+//===----------------------------------------------------------------------===//
+// Pipelines
+//===----------------------------------------------------------------------===//
+
+static int runPipeline(Session &session, Instance &instance,
+                       void (*build)(mlir::OpPassManager &, const LoweringOptions &)) {
+  auto passes = mlir::PassManager::on<mlir::ModuleOp>(&session.context());
+  build(passes, instance.lowering);
+  return mlir::succeeded(passes.run(*instance.module)) ? Fine : session.refused();
+}
+
+int specialize(Session &session, Instance &instance) {
+  return runPipeline(session, instance, buildAlgorithmPipeline);
+}
+
+int lower(Session &session, Instance &instance) {
+  return runPipeline(session, instance, buildLoweringPipeline);
+}
+
+} // namespace ccl::cli

@@ -1,0 +1,83 @@
+//===- Input.h - The algorithm a command works on ----------------------------===//
+//
+// FILE (`-` is stdin) or `--collective C [--algorithm A]` (a generator), bound to the
+// numbers of ranks that `-n` lists.
+//===----------------------------------------------------------------------===//
+#pragma once
+
+#include "frontend/cli/Session.h"
+#include "passes/Pipelines.h"
+#include "passes/synthesis/generators/Generators.h"
+
+#include "mlir/IR/OwningOpRef.h"
+
+namespace ccl::cli {
+
+/// As typed.
+struct InputOptions {
+  std::string file, collective, algorithm, ranks, grid, reduction;
+  std::vector<std::string> sizes;
+  std::optional<int64_t> root;
+  std::string fallbackRanks; ///< of a FILE with one unbound size parameter, if no -n is given
+};
+/// Adds FILE, --collective, --algorithm, -n, --size, --grid and -r.
+void addInputOptions(CLI::App &command, InputOptions &options);
+
+/// How the algorithm is lowered: --via, --slots, --no-fuse.
+struct LoweringFlags {
+  std::string via; ///< "": what CCL_VIA says
+  int64_t slots = 2;
+  bool noFuse = false;
+};
+void addLoweringOptions(CLI::App &command, LoweringFlags &flags);
+
+/// An algorithm for one number of ranks, in a module of its own.
+struct Instance {
+  mlir::OwningOpRef<mlir::ModuleOp> module;
+  std::string algorithm; ///< symbol name
+  LoweringOptions lowering;
+
+  AlgorithmOp op();
+  Instance clone();
+};
+
+class Input {
+public:
+  /// Reads the file or finds the generator. Like everything here that returns an exit
+  /// status: reports what is wrong; Fine if nothing is.
+  int open(Session &session, const InputOptions &options, const LoweringFlags &flags);
+
+  /// One for every number of ranks of -n, or a single one.
+  size_t size() const { return std::max<size_t>(rankCounts.size(), 1); }
+  int instantiate(size_t index, Instance &instance);
+
+  /// The file, or "all_reduce/ring".
+  const std::string &label() const { return theLabel; }
+  /// The generator's name, or the symbol in the file.
+  std::string algorithmName() const { return generator ? generator->name.str() : symbol; }
+  /// Why this algorithm was taken: "the only one of its file".
+  const std::string &reason() const { return theReason; }
+
+private:
+  int openFile();
+  int openGenerator();
+  int generate(size_t index, Instance &instance);
+  int bindSizes(size_t index, AlgorithmOp algorithm, std::map<std::string, int64_t> &sizes);
+  int checkRanks(size_t index, AlgorithmOp algorithm);
+
+  Session *session = nullptr;
+  InputOptions options;
+  LoweringFlags flags;
+  std::vector<int64_t> rankCounts, grid;
+  mlir::OwningOpRef<mlir::ModuleOp> module;
+  const Generator *generator = nullptr;
+  GeneratorRequest request;
+  std::string theLabel, theReason, symbol;
+};
+
+/// Runs the pipeline up to where `expand` takes over. The exit status.
+int specialize(Session &session, Instance &instance);
+/// Runs the pipeline down to `ccl.program`. The exit status.
+int lower(Session &session, Instance &instance);
+
+} // namespace ccl::cli

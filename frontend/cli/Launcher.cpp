@@ -1,0 +1,52 @@
+//===- Launcher.cpp - Are we one of many processes of a job? ------------------===//
+#include "frontend/cli/Launcher.h"
+
+#include "llvm/ADT/StringRef.h"
+
+#include <fmt/format.h>
+
+#include <cstdlib>
+
+namespace ccl::cli {
+
+namespace {
+struct Launcher {
+  const char *who, *rank;
+  const char *sizes[2]; ///< the first that is set says how many processes there are
+};
+} // namespace
+
+// Launchers that set several of these are found by the first. Slurm sets SLURM_NTASKS in
+// batch scripts as well, where only one process runs; a step knows its own size.
+static constexpr Launcher launchers[] = {
+    {"mpirun", "OMPI_COMM_WORLD_RANK", {"OMPI_COMM_WORLD_SIZE", nullptr}},
+    {"an MPI launcher", "PMI_RANK", {"PMI_SIZE", nullptr}},
+    {"srun", "SLURM_PROCID", {"SLURM_STEP_NUM_TASKS", "SLURM_NTASKS"}},
+    {"torchrun", "RANK", {"WORLD_SIZE", nullptr}},
+    {"a PMIx launcher", "PMIX_RANK", {nullptr, nullptr}},
+};
+
+std::optional<std::string> foreignLauncher() {
+  bool alone = false;
+  for (const Launcher &launcher : launchers) {
+    const char *rank = std::getenv(launcher.rank);
+    if (!rank)
+      continue;
+    const char *text = nullptr;
+    for (const char *size : launcher.sizes)
+      if (size && !text)
+        text = std::getenv(size);
+    long long size = 0;
+    bool known = text && !llvm::StringRef(text).getAsInteger(10, size);
+    // torchrun's RANK is a common name: without a size it means nothing. PMIx says no
+    // size, but Open MPI, asked before, does.
+    if (known && size <= 1)
+      alone = true;
+    if (known ? size > 1 : !alone && launcher.sizes[0] == nullptr)
+      return fmt::format("{} started this process as rank {}{} ({} is set)", launcher.who, rank,
+                         known ? fmt::format(" of {}", size) : "", launcher.rank);
+  }
+  return std::nullopt;
+}
+
+} // namespace ccl::cli

@@ -1,0 +1,115 @@
+//===- Main.cpp - The `ccl` driver --------------------------------------------===//
+#include "frontend/cli/Commands.h"
+
+#include <CLI/App.hpp>
+#include <CLI/Config.hpp>
+#include <CLI/Formatter.hpp>
+#include <fmt/format.h>
+
+#include <new>
+
+using namespace ccl::cli;
+
+namespace {
+
+struct Command {
+  const char *name, *summary;
+  Action (*add)(CLI::App &);
+};
+constexpr Command commands[] = {
+    {"run", "compile a collective, execute it on n ranks, check and time it", addRun},
+    {"check", "prove that an algorithm computes its collective", addCheck},
+    {"compile", "stop anywhere between algorithm and object code", addCompile},
+    {"explain", "say in words what every rank does, and what would run", addExplain},
+    {"info", "version, devices, settings, algorithms", addInfo},
+};
+
+std::string commandNames() {
+  std::string names;
+  for (const Command &command : commands)
+    names += fmt::format("{}{}", names.empty() ? "" : ", ", command.name);
+  return names;
+}
+
+bool isCommand(std::string_view word) {
+  for (const Command &command : commands)
+    if (word == command.name)
+      return true;
+  return false;
+}
+
+/// Errors before there are parsed options: --json is looked for among the words.
+int usageError(int argc, char **argv, const std::string &who, const std::string &message) {
+  Session session{ccl::Settings()};
+  for (int i = 1; i < argc; ++i)
+    session.json |= std::string_view(argv[i]) == "--json";
+  return session.usage(message, who);
+}
+
+/// Options before the command would be taken for wrong ones by CLI11: the first word
+/// decides.
+int answerFirstWord(int argc, char **argv) {
+  std::string_view word = argc > 1 ? argv[1] : "";
+  if (word.empty() || (word[0] != '-' && !isCommand(word)))
+    return usageError(
+        argc, argv, "ccl",
+        fmt::format("{}; the commands are {}",
+                    word.empty() ? "name a command" : fmt::format("unknown command '{}'", word),
+                    commandNames()));
+  return Fine;
+}
+
+bool parse(CLI::App &app, int argc, char **argv, int &status) {
+  // CLI11 reports by exceptions; they end here.
+  try {
+    app.parse(argc, argv);
+    return true;
+  } catch (const CLI::Success &success) {
+    app.exit(success); // --help, --version: to stdout
+    status = Fine;
+  } catch (const CLI::ParseError &error) {
+    std::string command = argc > 1 && isCommand(argv[1]) ? fmt::format(" {}", argv[1]) : "";
+    status = usageError(argc, argv, "ccl" + command, error.what());
+    fmt::print(stderr, "ccl: note: `ccl{} --help` lists the options\n", command);
+  }
+  return false;
+}
+
+int runCommand(int argc, char **argv, const std::vector<std::pair<CLI::App *, Action>> &actions) {
+  llvm::Expected<ccl::Settings> settings = ccl::Settings::fromEnvironment();
+  if (!settings)
+    return usageError(argc, argv, "ccl", llvm::toString(settings.takeError()));
+  settings->report();
+  Session session(std::move(*settings));
+  for (const auto &[command, action] : actions) {
+    if (!command->parsed())
+      continue;
+    try {
+      return action(session);
+    } catch (const std::bad_alloc &) {
+      return session.machine("out of memory");
+    }
+  }
+  return BadUsage;
+}
+
+} // namespace
+
+int main(int argc, char **argv) {
+  millisecondsSinceStart(); // reads the kernel's record before anything takes time
+  if (int status = answerFirstWord(argc, argv))
+    return status;
+  CLI::App app{"ccl compiles, proves and runs collective communication", "ccl"};
+  app.set_version_flag("--version", std::string("ccl ") + CCL_VERSION);
+  app.set_help_flag("-h,--help", "this text");
+  app.require_subcommand(1);
+  std::vector<std::pair<CLI::App *, Action>> actions;
+  for (const Command &command : commands) {
+    CLI::App *sub = app.add_subcommand(command.name, command.summary);
+    actions.emplace_back(sub, command.add(*sub));
+  }
+  int status = Fine;
+  if (!parse(app, argc, argv, status))
+    return status;
+  return runCommand(argc, argv, actions);
+}

@@ -1,0 +1,40 @@
+//===- Measure.h - One program, many sizes, all ranks ------------------------===//
+#pragma once
+
+#include "frontend/cli/Workload.h"
+#include "runtime/Communicator.h"
+
+#include <functional>
+
+namespace ccl::cli {
+
+struct MeasureOptions {
+  int64_t iterations = -1; ///< timed launches per size and form; -1: up to 20, bounded in time
+  int64_t warmup = -1;     ///< untimed launches before; -1: up to 5, bounded in time
+  int64_t checks = 1;      ///< launches that are judged, each with new inputs
+  bool outOfPlace = true, inPlace = true;
+  bool blocking = false; ///< a barrier of all ranks after every launch
+  std::chrono::milliseconds timeout{30000};
+  int64_t microBatches = 0;
+};
+
+/// What was found for one size in one form.
+struct Measurement {
+  int64_t count = 0; ///< elements of one shard
+  bool inPlace = false;
+  double us = 0;     ///< slowest rank's mean time of a launch
+  int64_t wrong = 0; ///< wrong elements, of all ranks, and damaged elements of red zones
+};
+
+/// Bytes that the buffers of all ranks take for shards of `count` elements.
+int64_t bytesNeeded(const Workload &workload, int64_t count, bool outOfPlace);
+
+/// Runs `program` for every count, every rank on a thread of its own that lives through
+/// all of them, and reports each measurement from rank 0's thread. `onFirstResult` is
+/// called once, when the first launch has ended on all ranks.
+llvm::Error measure(Communicator &communicator, const std::shared_ptr<LoadedProgram> &program,
+                    const Workload &workload, const std::vector<int64_t> &counts,
+                    const MeasureOptions &options, const std::function<void()> &onFirstResult,
+                    const std::function<void(const Measurement &)> &report);
+
+} // namespace ccl::cli

@@ -1,0 +1,341 @@
+//===- Run.cpp - ccl run: execute, check, time ---------------------------------===//
+//
+// The options are ours and nccl-tests' letters. Where nccl-tests means a GPU, the letter
+// is taken and ignored (said at INFO); where its meaning would be misunderstood, it is
+// refused.
+//===----------------------------------------------------------------------===//
+#include "frontend/cli/Commands.h"
+#include "frontend/cli/Input.h"
+#include "frontend/cli/Launcher.h"
+#include "frontend/cli/Sizes.h"
+#include "frontend/cli/Table.h"
+
+#include "codegen/Compile.h"
+#include "runtime/Log.h"
+
+#include "llvm/ADT/StringExtras.h"
+
+#include <CLI/App.hpp>
+#include <CLI/Config.hpp>
+#include <CLI/Formatter.hpp>
+#include <fmt/format.h>
+
+#include <fstream>
+#include <thread>
+
+namespace ccl::cli {
+
+namespace {
+
+/// As typed.
+struct RunOptions {
+  InputOptions input;
+  LoweringFlags lowering;
+  std::string bytes, counts, begin, end, step, factor, types = "float", ops, transport = "threads";
+  std::string gpus, threads, graph, registration, unalign;
+  std::optional<double> timeout;
+  bool inPlace = false, outOfPlace = false, check = false, json = false;
+  int64_t blocking = 0, checks = 1;
+  MeasureOptions measure;
+};
+
+class Runner {
+public:
+  Runner(Session &session, const RunOptions &options)
+      : session(session), options(options), table(options.json) {}
+  int run();
+
+private:
+  int refuseWhatCannotBe();
+  int parseSizes();
+  int parseTypesAndOps();
+  int runInstance(size_t index);
+  int runSeries(Instance instance, ElementType type, std::optional<model::Reduction> op);
+  int execute(Plan plan, const CompileStats &stats, ElementType type, model::Reduction reduction);
+  CompileOptions compileOptions(const Instance &instance, ElementType type) const;
+  int checkMemory(const Workload &workload, int64_t maxCount);
+  void describe(const Plan &plan, ElementType type, model::Reduction reduction);
+
+  Session &session;
+  RunOptions options;
+  Input input;
+  Sweep sweep;
+  std::vector<ElementType> types;
+  std::vector<model::Reduction> ops;
+  Table table;
+  double startMs = 0; ///< of the first result of the process
+};
+
+} // namespace
+
+//===----------------------------------------------------------------------===//
+// Options
+//===----------------------------------------------------------------------===//
+
+static void addMeasureOptions(CLI::App &command, RunOptions &options) {
+  command.add_option("--bytes", options.bytes,
+                     "lo:hi[:factor] or a list: bytes of the larger buffer (default 8:64M:8)");
+  command.add_option("--count", options.counts, "elements of one shard: 0,1,17,4097");
+  command.add_option("-b,--minbytes", options.begin, "first size");
+  command.add_option("-e,--maxbytes", options.end, "last size");
+  command.add_option("-i,--stepbytes", options.step, "bytes between sizes");
+  command.add_option("-f,--stepfactor", options.factor, "factor between sizes");
+  command.add_option("-d,--type,--datatype", options.types, "element types: float,double,int32");
+  command.add_option("-o,--op", options.ops, "reductions: sum,max (default: the contract's)");
+  command.add_flag("--in-place", options.inPlace, "only in place (default: both forms)");
+  command.add_flag("--out-of-place", options.outOfPlace, "only out of place");
+  command.add_option("--iters", options.measure.iterations,
+                     "timed launches (default: 20, fewer for large sizes)");
+  command.add_option("-w,--warmup,--warmup_iters", options.measure.warmup,
+                     "launches before (default: 5, fewer for large sizes)");
+  command.add_flag("--check", options.check, "check results (the default)");
+  command.add_option("-c", options.checks, "rounds of checking; 0: none")
+      ->check(CLI::Range(int64_t(0), int64_t(1) << 20));
+  command.add_option("-z,--blocking", options.blocking, "1: all ranks meet after every launch");
+}
+
+Action addRun(CLI::App &app) {
+  auto options = std::make_shared<RunOptions>();
+  addInputOptions(app, options->input);
+  addLoweringOptions(app, options->lowering);
+  addMeasureOptions(app, *options);
+  app.add_option("--ranks", options->transport, "what a rank is: threads (of this process)");
+  app.add_option("--micro-batches", options->measure.microBatches,
+                 "slices of every chunk (default: as the slots ask for)")
+      ->check(CLI::Range(int64_t(0), int64_t(1) << 20));
+  app.add_option("-T,--timeout", options->timeout, "seconds until a launch is given up");
+  app.add_flag("--json", options->json, "one JSON object per line and nothing else on stdout");
+  app.add_option("-G,--cudagraph", options->graph, "of nccl-tests; ignored on the host");
+  app.add_option("-R,--local_register", options->registration,
+                 "of nccl-tests; ignored on the host");
+  app.add_option("-u,--unalign", options->unalign, "of nccl-tests; ignored on the host");
+  app.add_option("-g,--ngpus", options->gpus, "of nccl-tests; refused: ranks are given by -n");
+  app.add_option("-t,--nthreads", options->threads,
+                 "of nccl-tests; refused: ranks are given by -n");
+  return [options](Session &session) { return Runner(session, *options).run(); };
+}
+
+int Runner::refuseWhatCannotBe() {
+  if (!options.gpus.empty() || !options.threads.empty())
+    return session.usage(
+        fmt::format("{}: ranks are given by -n or the launcher",
+                    options.gpus.empty() ? "-t " + options.threads : "-g " + options.gpus));
+  if (options.transport != "threads")
+    return session.usage(
+        fmt::format("--ranks {}: this build has thread ranks only", options.transport));
+  if (std::optional<std::string> launcher = foreignLauncher())
+    return session.usage(fmt::format(
+        "{}, and every such process would run a job of its own here: start `ccl run` once, "
+        "without the launcher; -n gives the ranks",
+        *launcher));
+  if (options.timeout && !(*options.timeout > 0))
+    return session.usage("--timeout: a deadline is over 0 seconds");
+  if (options.measure.iterations < -1 || options.measure.warmup < -1)
+    return session.usage("--iters and -w are not negative");
+  for (auto [letter, value] :
+       {std::pair("-G", &options.graph), {"-R", &options.registration}, {"-u", &options.unalign}})
+    if (!value->empty())
+      log::info(log::Subsystem::Init, -1, "{} {} ignored: it has no meaning for host ranks", letter,
+                *value);
+  return Fine;
+}
+
+int Runner::parseSizes() {
+  bool letters = !options.begin.empty() || !options.end.empty() || !options.step.empty() ||
+                 !options.factor.empty();
+  if (int(letters) + int(!options.bytes.empty()) + int(!options.counts.empty()) > 1)
+    return session.usage("--bytes, --count and -b -e -i -f exclude each other");
+  auto take = [&](const char *which, llvm::Expected<Sweep> parsed) {
+    if (!parsed)
+      return session.usage(fmt::format("{}: {}", which, llvm::toString(parsed.takeError())));
+    sweep = std::move(*parsed);
+    return int(Fine);
+  };
+  if (!options.counts.empty()) {
+    llvm::Expected<std::vector<int64_t>> counts = parseSizeList(options.counts);
+    if (!counts)
+      return take("--count", counts.takeError());
+    return take("--count", Sweep{false, std::move(*counts)});
+  }
+  if (!letters)
+    return take("--bytes", parseBytes(options.bytes.empty() ? "8:64M:8" : options.bytes));
+
+  // nccl-tests: 32M to 32M by steps of 1M, unless a factor is given.
+  int64_t numbers[4] = {32 << 20, 32 << 20, 1, 1 << 20};
+  const std::string *texts[4] = {&options.begin, &options.end, &options.factor, &options.step};
+  for (auto [number, text] : llvm::zip(numbers, texts)) {
+    if (text->empty())
+      continue;
+    llvm::Expected<int64_t> value = parseSize(*text);
+    if (!value)
+      return session.usage("-b -e -f -i: " + llvm::toString(value.takeError()));
+    number = *value;
+  }
+  return take("-b -e -f -i", sweepOf(numbers[0], numbers[1], numbers[2], numbers[3]));
+}
+
+int Runner::parseTypesAndOps() {
+  for (llvm::StringRef text : llvm::split(options.types, ',')) {
+    std::optional<ElementType> type = parseElementType(std::string_view(text));
+    if (!type)
+      return session.usage(fmt::format("-d {}: expected types such as float, double, int32 "
+                                       "(or f32, f64, i32)",
+                                       text.str()));
+    types.push_back(*type);
+  }
+  if (options.ops.empty())
+    return Fine;
+  for (llvm::StringRef text : llvm::split(options.ops, ',')) {
+    std::optional<model::Reduction> op = model::parseReduction(std::string_view(text));
+    if (!op || *op == model::Reduction::None)
+      return session.usage(
+          fmt::format("-o {}: expected sum, prod, min, max, avg, band, bor or bxor", text.str()));
+    ops.push_back(*op);
+  }
+  options.input.reduction = std::string(model::name(ops.front()));
+  return Fine;
+}
+
+//===----------------------------------------------------------------------===//
+// Running
+//===----------------------------------------------------------------------===//
+
+int Runner::run() {
+  session.json = options.json;
+  for (int (Runner::*step)() :
+       {&Runner::refuseWhatCannotBe, &Runner::parseSizes, &Runner::parseTypesAndOps})
+    if (int status = (this->*step)())
+      return status;
+  options.measure.outOfPlace = options.outOfPlace || !options.inPlace;
+  options.measure.inPlace = options.inPlace || !options.outOfPlace;
+  options.measure.checks = options.checks;
+  options.measure.blocking = options.blocking != 0;
+  options.measure.timeout =
+      options.timeout ? std::chrono::milliseconds(std::max<int64_t>(1, *options.timeout * 1000))
+                      : session.settings.duration(Setting::Timeout);
+  if (int status = input.open(session, options.input, options.lowering))
+    return status;
+  for (size_t i = 0; i < input.size(); ++i)
+    if (int status = runInstance(i))
+      return status;
+  return table.wrong() ? BadInput : Fine;
+}
+
+int Runner::runInstance(size_t index) {
+  Instance instance;
+  if (int status = input.instantiate(index, instance))
+    return status;
+  bool reduces = instance.op().getContract().getReduction() != ReductionKind::None;
+  std::vector<std::optional<model::Reduction>> reductions(ops.begin(), ops.end());
+  if (!reduces && !ops.empty())
+    log::info(log::Subsystem::Init, -1, "-o {} ignored: @{} reduces nothing", options.ops,
+              instance.algorithm);
+  if (!reduces || ops.empty())
+    reductions = {std::nullopt};
+  for (ElementType type : types)
+    for (std::optional<model::Reduction> reduction : reductions)
+      if (int status = runSeries(instance.clone(), type, reduction))
+        return status;
+  table.footer();
+  return Fine;
+}
+
+CompileOptions Runner::compileOptions(const Instance &instance, ElementType type) const {
+  const Settings &settings = session.settings;
+  CompileOptions compiling;
+  compiling.lowering = instance.lowering;
+  compiling.algorithm = instance.algorithm;
+  compiling.type = type;
+  compiling.cacheDir =
+      settings.flag(Setting::AlwaysCompile) ? "" : settings.text(Setting::CacheDir);
+  compiling.dumpDir = settings.text(Setting::DumpDir);
+  compiling.overrideDir = settings.text(Setting::OverrideDir);
+  compiling.sanitizer = CCL_SANITIZE;
+  return compiling;
+}
+
+int Runner::runSeries(Instance instance, ElementType type, std::optional<model::Reduction> op) {
+  CompileOptions compiling = compileOptions(instance, type);
+  compiling.reduction = op;
+  CompileStats stats;
+  mlir::FailureOr<Plan> plan = compile(*instance.module, compiling, stats);
+  if (mlir::failed(plan))
+    return session.refused();
+  model::Reduction reduction = op.value_or(plan->contract.reduction);
+  return execute(std::move(*plan), stats, type, reduction);
+}
+
+int Runner::execute(Plan plan, const CompileStats &stats, ElementType type,
+                    model::Reduction reduction) {
+  Workload workload(plan.contract, type, reduction);
+  if (std::string reason = workload.unsupported(); !reason.empty() && options.checks)
+    return session.badInput(reason);
+  std::vector<int64_t> counts =
+      sweep.counts(sizeOf(type), std::max(plan.contract.inShards(), plan.contract.outShards()));
+  if (int status = checkMemory(workload, *std::max_element(counts.begin(), counts.end())))
+    return status;
+
+  auto begin = std::chrono::steady_clock::now();
+  llvm::Expected<std::shared_ptr<LoadedProgram>> program = LoadedProgram::load(std::move(plan));
+  if (!program)
+    return session.failed(program.takeError());
+  std::chrono::duration<double, std::milli> loading = std::chrono::steady_clock::now() - begin;
+  const Plan &loaded = (*program)->plan();
+  CommunicatorOptions sizing;
+  sizing.slotBytes = session.settings.bytes(Setting::SlotBytes);
+  auto communicator = Communicator::createThreads(loaded.ranks(), sizing);
+  if (!communicator)
+    return session.failed(communicator.takeError());
+
+  describe(loaded, type, reduction);
+  Series series{loaded.contract,    type,
+                reduction,          input.algorithmName(),
+                options.checks > 0, stats.jitMs + loading.count()};
+  auto onFirstResult = [&] {
+    if (startMs == 0)
+      startMs = millisecondsSinceStart();
+  };
+  bool bothForms = options.measure.outOfPlace && options.measure.inPlace;
+  llvm::Error error = measure(**communicator, *program, workload, counts, options.measure,
+                              onFirstResult, [&](const Measurement &measurement) {
+                                series.startMs = startMs;
+                                table.add(series, measurement, measurement.inPlace || !bothForms);
+                              });
+  return error ? session.failed(std::move(error)) : int(Fine);
+}
+
+/// The system would kill us, or a neighbour, if all ranks' buffers did not fit.
+int Runner::checkMemory(const Workload &workload, int64_t maxCount) {
+  std::ifstream meminfo("/proc/meminfo");
+  std::string word;
+  int64_t available = 0;
+  while (meminfo >> word)
+    if (word == "MemAvailable:") {
+      meminfo >> available;
+      break;
+    }
+  available <<= 10;
+  int64_t needed = bytesNeeded(workload, maxCount, options.measure.outOfPlace);
+  if (available == 0 || needed < available / 10 * 9)
+    return Fine;
+  return session.machine(fmt::format("{} ranks with shards of {} elements need {} of memory, {} "
+                                     "are available",
+                                     workload.contract().ranks, maxCount,
+                                     formatBytes(double(needed)), formatBytes(double(available))));
+}
+
+void Runner::describe(const Plan &plan, ElementType type, model::Reduction reduction) {
+  std::string what(model::name(plan.contract.collective));
+  if (reduction != model::Reduction::None)
+    what += fmt::format(" {}", model::name(reduction));
+  table.comment(fmt::format(
+      "ccl {}  {} {}  {} rank{} (threads)  {} core{}  program {} ({})  {}", CCL_VERSION, what,
+      name(type), plan.ranks(), plan.ranks() == 1 ? "" : "s", std::thread::hardware_concurrency(),
+      std::thread::hardware_concurrency() == 1 ? "" : "s", plan.program, input.reason(),
+      plan.contract.isUnchecked() ? "nothing promised"
+      : plan.inPlaceProved        ? "proved out of place and in place"
+                                  : "proved out of place; in place through a copy"));
+  table.header();
+}
+
+} // namespace ccl::cli

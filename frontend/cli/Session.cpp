@@ -1,0 +1,193 @@
+//===- Session.cpp - What all commands share --------------------------------===//
+#include "frontend/cli/Session.h"
+
+#include "dialect/Ccl.h"
+#include "runtime/Communicator.h"
+
+#include "llvm/Support/JSON.h"
+#include "llvm/Support/raw_ostream.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+#include <cstdio>
+#include <ctime>
+#include <fstream>
+#include <unistd.h>
+
+namespace ccl::cli {
+
+//===----------------------------------------------------------------------===//
+// JsonLine
+//===----------------------------------------------------------------------===//
+
+std::string JsonLine::quote(std::string_view text) {
+  std::string quoted;
+  llvm::raw_string_ostream os(quoted);
+  os << llvm::json::Value(llvm::json::fixUTF8(llvm::StringRef(text.data(), text.size())));
+  return quoted;
+}
+
+void JsonLine::raw(std::string_view key, std::string_view json) {
+  if (!body.empty())
+    body += ',';
+  body += fmt::format("{}:{}", quote(key), json);
+}
+
+void JsonLine::real(std::string_view key, double value) {
+  // JSON has no infinity.
+  raw(key, std::isfinite(value) ? fmt::format("{:.6g}", value) : "null");
+}
+
+void JsonLine::array(std::string_view key, const std::vector<std::string> &elements) {
+  raw(key, fmt::format("[{}]", fmt::join(elements, ",")));
+}
+
+void JsonLine::print() const {
+  fmt::print("{}\n", str());
+  std::fflush(stdout);
+}
+
+//===----------------------------------------------------------------------===//
+// Locations, clock
+//===----------------------------------------------------------------------===//
+
+std::string locationText(mlir::Location loc) {
+  std::string text;
+  loc->walk([&](mlir::Location inner) {
+    auto file = mlir::dyn_cast<mlir::FileLineColLoc>(inner);
+    if (!file)
+      return mlir::WalkResult::advance();
+    text = fmt::format("{}:{}:{}", file.getFilename().str(), file.getLine(), file.getColumn());
+    return mlir::WalkResult::interrupt();
+  });
+  return text;
+}
+
+/// Seconds since boot at which the kernel started this process, from /proc, or nothing.
+static std::optional<double> processStart() {
+  std::ifstream file("/proc/self/stat");
+  std::string text((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
+  // The second field is the program's name in brackets and may hold anything; the
+  // start time is the 20th field after it.
+  size_t end = text.rfind(')');
+  if (end == std::string::npos)
+    return std::nullopt;
+  llvm::SmallVector<llvm::StringRef, 32> fields;
+  llvm::StringRef(text).substr(end + 2).split(fields, ' ');
+  uint64_t ticks = 0;
+  if (fields.size() < 20 || fields[19].getAsInteger(10, ticks))
+    return std::nullopt;
+  return double(ticks) / double(sysconf(_SC_CLK_TCK));
+}
+
+double millisecondsSinceStart() {
+  static const std::optional<double> start = processStart();
+  timespec now;
+  clock_gettime(CLOCK_BOOTTIME, &now);
+  return start ? (double(now.tv_sec) + double(now.tv_nsec) * 1e-9 - *start) * 1e3
+               : double(std::clock()) * 1e3 / CLOCKS_PER_SEC;
+}
+
+//===----------------------------------------------------------------------===//
+// Session
+//===----------------------------------------------------------------------===//
+
+mlir::MLIRContext &Session::context() {
+  if (theContext)
+    return *theContext;
+  mlir::DialectRegistry registry;
+  registerDialects(registry);
+  theContext =
+      std::make_unique<mlir::MLIRContext>(registry, mlir::MLIRContext::Threading::DISABLED);
+  // Generators build ops without parsing any.
+  theContext->loadDialect<CclDialect>();
+  theContext->printOpOnDiagnostic(false);
+  printer = std::make_unique<mlir::SourceMgrDiagnosticHandler>(sourceManager, theContext.get(),
+                                                               llvm::errs());
+  // The last handler is asked first: it takes notes and passes on, except for what has
+  // no place in a file (generated algorithms), which would be shown as <unknown>:0.
+  recorder = std::make_unique<mlir::ScopedDiagnosticHandler>(
+      theContext.get(), [this](mlir::Diagnostic &diagnostic) {
+        std::string loc = locationText(diagnostic.getLocation());
+        if (diagnostic.getSeverity() == mlir::DiagnosticSeverity::Error && !firstProblem)
+          firstProblem = Problem{diagnostic.str(), loc};
+        if (!loc.empty())
+          return mlir::failure();
+        llvm::errs() << "ccl: "
+                     << (diagnostic.getSeverity() == mlir::DiagnosticSeverity::Error ? "error: "
+                                                                                     : "warning: ")
+                     << diagnostic.str() << "\n";
+        for (mlir::Diagnostic &note : diagnostic.getNotes())
+          llvm::errs() << "ccl: note: " << note.str() << "\n";
+        return mlir::success();
+      });
+  return *theContext;
+}
+
+void Session::report(const char *category, const std::string &message, const std::string &loc) {
+  if (!json)
+    return;
+  JsonLine error, line;
+  error.text("category", category);
+  error.text("message", message);
+  error.text("loc", loc);
+  line.raw("error", error.str());
+  line.print();
+}
+
+int Session::usage(const std::string &message, const std::string &who) {
+  fmt::print(stderr, "{}: error: {}\n", who, message);
+  report("usage", message, "");
+  return BadUsage;
+}
+
+int Session::badInput(const std::string &message, const std::string &loc) {
+  fmt::print(stderr, "{}: error: {}\n", loc.empty() ? "ccl" : loc, message);
+  report("input", message, loc);
+  return BadInput;
+}
+
+int Session::machine(const std::string &message) {
+  fmt::print(stderr, "ccl: error: {}\n", message);
+  report("machine", message, "");
+  return MachineFailed;
+}
+
+int Session::failed(llvm::Error error) {
+  // All ranks tell of one failure: those that were only aborted do not know the cause.
+  std::string message;
+  Failure cause = Failure::Aborted;
+  bool known = false;
+  llvm::handleAllErrors(
+      std::move(error),
+      [&](const RuntimeError &e) {
+        if (!message.empty() && (known || e.category == Failure::Aborted))
+          return;
+        message = e.message;
+        cause = e.category;
+        known = cause != Failure::Aborted;
+      },
+      [&](const llvm::ErrorInfoBase &e) {
+        if (known)
+          return;
+        message = e.message();
+        cause = Failure::BadArgument;
+        known = true;
+      });
+  bool wrongInput = cause == Failure::BadArgument || cause == Failure::Unproved;
+  return wrongInput ? badInput(message) : machine(message);
+}
+
+int Session::refused() {
+  wasRefused = true;
+  if (firstProblem && problemsAreVerdicts)
+    return BadInput;
+  if (firstProblem)
+    report("input", firstProblem->message, firstProblem->loc);
+  else
+    return badInput("refused without a reason");
+  return BadInput;
+}
+
+} // namespace ccl::cli

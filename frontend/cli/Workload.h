@@ -1,0 +1,85 @@
+//===- Workload.h - Inputs, the plain reference, and red zones --------------===//
+//
+// What `ccl run` feeds to a collective and how it judges the result. The reference
+// is a loop over the definition of the collective and knows nothing of the compiler.
+// Inputs are small integers, so that sums are exact in every order.
+//===----------------------------------------------------------------------===//
+#pragma once
+
+#include "runtime/plan/Plan.h"
+
+#include <cstdint>
+#include <cstdlib>
+#include <memory>
+#include <vector>
+
+namespace ccl::cli {
+
+/// Elements [first, first + length) of a rank's `out` row are the combination of the
+/// equally long pieces of these inputs.
+struct Piece {
+  struct Source {
+    int64_t rank, first;
+  };
+  int64_t first = 0, length = 0;
+  std::vector<Source> sources;
+};
+
+/// The definition of the collective: what `out` of `rank` holds when a shard has
+/// `count` elements. Elements in no piece are not promised.
+std::vector<Piece> definition(const model::Contract &contract, int64_t rank, int64_t count);
+
+class Workload {
+public:
+  Workload(model::Contract contract, ElementType type, model::Reduction reduction);
+
+  /// "" if results of this type can be judged, else why not.
+  std::string unsupported() const;
+
+  const model::Contract &contract() const { return theContract; }
+  int64_t elementBytes() const { return sizeOf(type); }
+  int64_t inElements(int64_t count) const { return theContract.inShards() * count; }
+  int64_t outElements(int64_t count) const { return theContract.outShards() * count; }
+  /// Where `in` and `out` of `rank` start in the larger buffer when launched in place.
+  int64_t inOffset(int64_t rank, int64_t count) const;
+  int64_t outOffset(int64_t rank, int64_t count) const;
+
+  /// Writes the input of `rank` in round `round` from element `first` on.
+  void fill(int64_t rank, uint64_t round, int64_t first, int64_t length, void *to) const;
+  /// Counts elements of `data` that differ from what `fill` writes.
+  int64_t countChanged(int64_t rank, uint64_t round, int64_t length, const void *data) const;
+  /// Counts wrong elements of the `out` row of `rank`.
+  int64_t countWrong(int64_t rank, uint64_t round, int64_t count, const void *out) const;
+
+private:
+  model::Contract theContract;
+  ElementType type;
+  model::Reduction reduction;
+  int valueBits; ///< inputs have so many bits
+};
+
+/// Memory with a patterned red zone on both sides of a row of `bytes`.
+class GuardedBuffer {
+public:
+  /// Reserves address space for rows of up to `maxBytes`; pages come on first use.
+  explicit GuardedBuffer(int64_t maxBytes);
+
+  /// Places a row of `bytes` and writes the red zones around it. Rows start at 64 bytes.
+  char *place(int64_t bytes);
+  char *data() const;
+  /// Overwrites the row with a pattern that no result has.
+  void poison();
+  /// Elements of the red zones that were written.
+  int64_t countDamaged(int64_t elementBytes) const;
+
+  static constexpr int64_t guardBytes = 64 * 8; ///< 64 of the largest elements
+
+private:
+  struct Free {
+    void operator()(char *memory) const { std::free(memory); }
+  };
+  std::unique_ptr<char, Free> memory;
+  int64_t bytes = 0;
+};
+
+} // namespace ccl::cli

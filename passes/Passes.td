@@ -1,0 +1,146 @@
+//===- Passes.td - Every pass, declared once --------------------------------===//
+#ifndef CCL_PASSES_TD
+#define CCL_PASSES_TD
+
+include "mlir/Pass/PassBase.td"
+
+//===----------------------------------------------------------------------===//
+// Algorithms
+//===----------------------------------------------------------------------===//
+
+def CclSpecialize : Pass<"ccl-specialize", "mlir::ModuleOp"> {
+  let summary = "bind size parameters";
+  let description = [{
+    Replaces the named size parameters of algorithms by constants. An algorithm that some
+    `ccl.apply` refers to is left alone: the apply binds its parameters. Run
+    `canonicalize` afterwards to fold the constants into maps and loop bounds.
+
+    ```
+    ccl-opt --ccl-specialize=sizes=n=4 --canonicalize ring.mlir
+    ```
+  }];
+  let options = [
+    ListOption<"sizes", "sizes", "std::string", "name=value, comma separated">];
+}
+
+def CclExpandApply : Pass<"ccl-expand-apply", "mlir::ModuleOp"> {
+  let summary = "inline ccl.apply and ccl.pipeline";
+  let description = [{
+    Every `ccl.apply` becomes the callee's moves, with places mapped and rank loops
+    extended by the groups; `along` is turned into maps first. The callee's scratch
+    becomes scratch of the caller. The stages of `ccl.pipeline` are laid end to end (the
+    program is repeated per micro-batch, so stages of different micro-batches overlap);
+    their number is kept as `ccl.stages`. Applied algorithms that nothing refers to any
+    more are removed.
+  }];
+}
+
+def CclAssignChannels : Pass<"ccl-assign-channels", "mlir::ModuleOp"> {
+  let summary = "decide how every move between ranks is lowered";
+  let description = [{
+    Sets `via` and `tag` on moves that have none. `staged` sends through slots; `direct`
+    reads the source rank's memory. `auto` stages algorithms with an `inout` buffer, whose
+    places change while others would read them, and maps the rest directly. Moves of one
+    parallel step get distinct tags, so that each pair of ranks agrees on the order.
+  }];
+  let options = [
+    Option<"via", "via", "std::string", "\"auto\"", "auto, staged or direct">];
+}
+
+//===----------------------------------------------------------------------===//
+// Projection
+//===----------------------------------------------------------------------===//
+
+def CclProjectToRanks : Pass<"ccl-project-to-ranks", "mlir::ModuleOp"> {
+  let summary = "one ccl.program per class of ranks";
+  let description = [{
+    A rank keeps the halves of the moves that touch it. Rank indices are solved for the
+    rank (`(r + 1) mod n = me` gives `r = (me - 1) mod n`), so loops over steps stay loops
+    and nothing costs ranks times steps. Conditions on the rank split the set of ranks
+    into classes; conditions on a step unroll that loop.
+
+    Moves appear in the algorithm's order, which is free of deadlock with one slot. At one
+    position sends come first while they fit the slots, otherwise both halves alternate.
+    A direct move is guarded by two signals: ready (source to destination) and done.
+  }];
+  let options = [
+    Option<"rank", "rank", "int64_t", "-1", "project this rank only; -1: all">,
+    Option<"slots", "slots", "int64_t", "4", "slots of data channels">,
+    Option<"maxOps", "max-ops", "int64_t", "100000", "refuse larger programs">];
+}
+
+def CclFuseTransfers : Pass<"ccl-fuse-transfers", "mlir::ModuleOp"> {
+  let summary = "merge transfers that pass a chunk on";
+  let description = [{
+    Receive-then-send becomes one transfer with two destinations, across loop iterations
+    by rotating the loop; chains of reductions into one place become one n-ary reduction;
+    writes that are overwritten unread in every dynamic instance disappear. A fused
+    transfer holds a slot while it waits for another, so the least slot count can rise
+    (`ccl-check-program` recomputes it).
+  }];
+  let options = [
+    Option<"maxOperands", "max-operands", "int64_t", "16", "sources of one transfer">];
+  let statistics = [
+    Statistic<"fused", "transfers-fused", "transfers merged into another">,
+    Statistic<"deadWrites", "dead-writes", "destinations removed">];
+}
+
+def CclPeelInOut : Pass<"ccl-peel-inout", "mlir::ModuleOp"> {
+  let summary = "split inout buffers into in and out";
+  let description = [{
+    Reads of places that the rank has not written yet are taken from `in`; all else
+    happens in `out` (in scratch where `out` is smaller than `in`, as for reduce_scatter);
+    places that are never written are copied. In place both are the same memory, and the
+    program is the one before.
+  }];
+}
+
+def CclPruneSync : Pass<"ccl-prune-sync", "mlir::ModuleOp"> {
+  let summary = "move waits for readers to where they are needed";
+  let description = [{
+    A rank has to wait for the readers of a place before it writes the place again or
+    leaves. Such waits sink, out of loops where possible, to the next write that may touch
+    what was read; signals that a place is ready rise to where it was last written.
+  }];
+  let statistics = [Statistic<"moved", "sync-moved", "waits and signals moved">];
+}
+
+//===----------------------------------------------------------------------===//
+// Checks
+//===----------------------------------------------------------------------===//
+
+def CclCheckAlgorithm : Pass<"ccl-check-algorithm", "mlir::ModuleOp"> {
+  let summary = "prove that algorithms meet their contracts";
+  let description = [{
+    Expands each specialized algorithm and executes it on sets of contributions: the
+    contract, uninitialized reads, double counting, conflicts inside `affine.parallel`,
+    indices out of range. In place and disjoint are proved separately; the outcome of the
+    first is kept as `ccl.in_place` on the algorithm.
+  }];
+  let options = [
+    Option<"remark", "remark", "bool", "false", "emit a remark with the verdict">];
+}
+
+def CclCheckProgram : Pass<"ccl-check-program", "mlir::ModuleOp"> {
+  let summary = "prove that the programs of all ranks meet the contract together";
+  let description = [{
+    Executes all programs of an algorithm together: contract, pairing of channel ends,
+    deadlock with the given number of slots, and the least number that suffices.
+  }];
+  let options = [
+    Option<"slots", "slots", "int64_t", "0", "slots of every data channel; 0: as written">,
+    Option<"remark", "remark", "bool", "false", "emit a remark with the verdict">];
+}
+
+def CclVerifyLevel : Pass<"ccl-verify-level", "mlir::ModuleOp"> {
+  let summary = "check that a phase left nothing behind";
+  let description = [{
+    `algorithm`: algorithms are specialized and free of `ccl.apply` and `ccl.pipeline`.
+    `program`: every algorithm has a program for each of its ranks (or for the one rank
+    asked for), without `inout` buffers.
+  }];
+  let options = [
+    Option<"level", "level", "std::string", "\"algorithm\"", "algorithm or program">];
+}
+
+#endif // CCL_PASSES_TD

@@ -1,0 +1,116 @@
+//===- Pipelines.cpp --------------------------------------------------------===//
+
+#include "passes/Pipelines.h"
+#include "passes/Passes.h"
+
+#include "mlir/Pass/PassRegistry.h"
+#include "mlir/Transforms/Passes.h"
+#include "llvm/ADT/StringSet.h"
+
+using namespace mlir;
+
+namespace ccl {
+
+void buildAlgorithmPipeline(OpPassManager &pm, const LoweringOptions &options) {
+  std::vector<std::string> sizes;
+  for (auto &[name, value] : options.sizes)
+    sizes.push_back(name + "=" + std::to_string(value));
+  CclSpecializeOptions specialize;
+  specialize.sizes = sizes;
+  pm.addPass(createCclSpecialize(specialize));
+  // Constants reach maps and bounds by folding.
+  pm.addPass(createCanonicalizerPass());
+  pm.addPass(createCclExpandApply());
+  CclVerifyLevelOptions level;
+  level.level = "algorithm";
+  pm.addPass(createCclVerifyLevel(level));
+}
+
+void buildLoweringPipeline(OpPassManager &pm, const LoweringOptions &options) {
+  buildAlgorithmPipeline(pm, options);
+  CclAssignChannelsOptions assign;
+  assign.via = options.via;
+  pm.addPass(createCclAssignChannels(assign));
+  CclProjectToRanksOptions project;
+  project.rank = options.rank;
+  project.slots = options.slots;
+  pm.addPass(createCclProjectToRanks(project));
+  pm.addPass(createCclPruneSync());
+  if (options.fuse)
+    pm.addPass(createCclFuseTransfers());
+  pm.addPass(createCclPeelInOut());
+  // Folds one-trip arithmetic and drops channels that fusion left unused.
+  pm.addPass(createCanonicalizerPass());
+  CclVerifyLevelOptions level;
+  level.level = "program";
+  pm.addPass(createCclVerifyLevel(level));
+}
+
+namespace {
+/// The textual form of LoweringOptions.
+struct PipelineOptions : PassPipelineOptions<PipelineOptions> {
+  ListOption<std::string> sizes{*this, "sizes", llvm::cl::desc("name=value, comma separated")};
+  Option<int64_t> rank{*this, "rank", llvm::cl::desc("one rank only; -1: all"),
+                       llvm::cl::init(-1)};
+  Option<std::string> via{*this, "via", llvm::cl::desc("auto, staged or direct"),
+                          llvm::cl::init("auto")};
+  Option<int64_t> slots{*this, "slots", llvm::cl::desc("slots of data channels"),
+                        llvm::cl::init(4)};
+  Option<bool> fuse{*this, "fuse", llvm::cl::desc("fuse transfers"), llvm::cl::init(true)};
+
+  LoweringOptions get() const {
+    LoweringOptions options;
+    for (const std::string &text : sizes) {
+      auto [name, value] = StringRef(text).split('=');
+      int64_t number = 0; // ccl-specialize reports what is no number
+      (void)value.getAsInteger(10, number);
+      options.sizes[name.str()] = number;
+    }
+    options.rank = rank;
+    options.via = via;
+    options.slots = slots;
+    options.fuse = fuse;
+    return options;
+  }
+};
+} // namespace
+
+void registerPipelines() {
+  PassPipelineRegistration<PipelineOptions>(
+      "ccl-expand-algorithm", "specialize and expand apply and pipeline",
+      [](OpPassManager &pm, const PipelineOptions &o) { buildAlgorithmPipeline(pm, o.get()); });
+  PassPipelineRegistration<PipelineOptions>(
+      "ccl-lower-to-program", "lower algorithms to one program per class of ranks",
+      [](OpPassManager &pm, const PipelineOptions &o) { buildLoweringPipeline(pm, o.get()); });
+}
+
+FailureOr<AlgorithmOp> findAlgorithm(ModuleOp module, StringRef name) {
+  if (!name.empty()) {
+    if (auto algorithm = module.lookupSymbol<AlgorithmOp>(name))
+      return algorithm;
+    return module.emitError() << "there is no algorithm @" << name;
+  }
+  // What an L0 op asks for comes first, then what nothing applies.
+  llvm::StringSet<> applied;
+  module.walk([&](ApplyOp apply) { applied.insert(apply.getCallee()); });
+  SmallVector<AlgorithmOp> candidates;
+  for (auto collective : module.getOps<CollectiveOpInterface>())
+    if (auto ref = collective->getAttrOfType<FlatSymbolRefAttr>("algorithm"))
+      if (auto algorithm = module.lookupSymbol<AlgorithmOp>(ref.getAttr());
+          algorithm && !llvm::is_contained(candidates, algorithm))
+        candidates.push_back(algorithm);
+  if (candidates.empty())
+    for (auto algorithm : module.getOps<AlgorithmOp>())
+      if (!applied.contains(algorithm.getSymName()))
+        candidates.push_back(algorithm);
+  if (candidates.size() == 1)
+    return candidates.front();
+  if (candidates.empty())
+    return module.emitError("has no algorithm: write ccl.algorithm, or name a generator");
+  InFlightDiagnostic d = module.emitError("has several algorithms: say which one");
+  for (AlgorithmOp algorithm : candidates)
+    d.attachNote(algorithm.getLoc()) << "@" << algorithm.getSymName();
+  return d;
+}
+
+} // namespace ccl

@@ -1,0 +1,34 @@
+//===- Pipelines.h - Named phases and pipelines ----------------------------===//
+#pragma once
+
+#include "dialect/Ccl.h"
+
+#include "mlir/Pass/PassManager.h"
+#include "mlir/Pass/PassOptions.h"
+
+#include <map>
+#include <string>
+
+namespace ccl {
+
+/// Options of `ccl-lower-to-program`.
+struct LoweringOptions {
+  std::map<std::string, int64_t> sizes; ///< size parameters by name
+  int64_t rank = -1;                    ///< one rank only, or -1: all
+  std::string via = "auto";             ///< staged, direct, auto
+  int64_t slots = 4;                    ///< of data channels
+  bool fuse = true;
+};
+
+/// specialize, expand apply and pipeline. The result is what `expand` takes.
+void buildAlgorithmPipeline(mlir::OpPassManager &pm, const LoweringOptions &options);
+/// ... and down to `ccl.program`: assign channels, project, fuse, sync.
+void buildLoweringPipeline(mlir::OpPassManager &pm, const LoweringOptions &options);
+
+void registerPipelines();
+
+/// The public algorithm of a module: the one named, or the only one that no
+/// `ccl.apply` refers to, or the one that an L0 op selects. Emits a diagnostic.
+mlir::FailureOr<AlgorithmOp> findAlgorithm(mlir::ModuleOp module, llvm::StringRef name = "");
+
+} // namespace ccl

@@ -1,0 +1,54 @@
+//===- AssignChannels.cpp - Staged or direct, and tags -----------------------===//
+
+#include "passes/Passes.h"
+
+using namespace mlir;
+
+namespace ccl {
+#define GEN_PASS_DEF_CCLASSIGNCHANNELS
+#include "passes/Passes.h.inc"
+
+namespace {
+struct AssignChannels : impl::CclAssignChannelsBase<AssignChannels> {
+  using CclAssignChannelsBase::CclAssignChannelsBase;
+
+  void runOnOperation() override {
+    if (via != "auto" && !symbolizeVia(via)) {
+      getOperation().emitError() << "ccl-assign-channels: via is auto, staged or direct, not '"
+                                 << via << "'";
+      return signalPassFailure();
+    }
+    for (auto algorithm : getOperation().getOps<AlgorithmOp>())
+      assign(algorithm);
+  }
+
+  void assign(AlgorithmOp algorithm) {
+    Via chosen = Via::Direct;
+    if (via != "auto")
+      chosen = *symbolizeVia(via);
+    else if (llvm::any_of(algorithm.getBody().getOps<BufferOp>(),
+                          [](BufferOp b) { return b.getRole() == BufferRole::InOut; }))
+      chosen = Via::Staged;
+    ViaAttr attr = ViaAttr::get(&getContext(), chosen);
+    algorithm.getBody().walk([&](Operation *op) {
+      if (!isa<CopyOp, ReduceOp, ScheduleOp>(op))
+        return;
+      if (!op->hasAttr("via"))
+        op->setAttr("via", attr);
+    });
+    // The outermost parallel loop is a step; its moves are told apart by their tags.
+    algorithm.getBody().walk<WalkOrder::PreOrder>([&](affine::AffineParallelOp step) {
+      int64_t next = 0;
+      step.getBody()->walk([&](Operation *op) {
+        if (!isa<CopyOp, ReduceOp>(op))
+          return;
+        if (next)
+          op->setAttr("tag", OpBuilder(op).getI64IntegerAttr(next));
+        ++next;
+      });
+      return WalkResult::skip();
+    });
+  }
+};
+} // namespace
+} // namespace ccl

@@ -1,0 +1,492 @@
+//===- FuseTransfers.cpp - One transfer where a chunk only passes through -----===//
+//
+// Sequential order inside a block is kept throughout: rotating a loop does not change
+// the order of its dynamic instances, and two transfers are merged only if nothing
+// between them touches what they touch.
+//===----------------------------------------------------------------------===//
+
+#include "dialect/Indexing.h"
+#include "passes/Passes.h"
+#include "passes/lowering/Trace.h"
+
+#include "mlir/Dialect/Affine/Analysis/LoopAnalysis.h"
+#include "mlir/IR/IRMapping.h"
+
+using namespace mlir;
+
+namespace ccl {
+#define GEN_PASS_DEF_CCLFUSETRANSFERS
+#include "passes/Passes.h.inc"
+
+namespace {
+
+using Places = SmallVector<PlaceRef>;
+
+bool isDefinition(Operation *op) { return isa<ChannelOp, PeerOp>(op); }
+/// Does nothing at run time, wherever it stands.
+bool isPassive(Operation *op) { return isDefinition(op) || isa<affine::AffineApplyOp>(op); }
+
+/// From a local place to channels only.
+bool isSend(TransferOp op) {
+  return op && op.getFrom().size() == 1 && op.getFrom()[0].getDefiningOp<BufferOp>() &&
+         llvm::all_of(op.getTo().getTypes(), llvm::IsaPred<ChannelType>);
+}
+
+/// The same place for every rank and iteration; `space` numbers the values of both.
+Overlap overlap(IndexSpace &space, const PlaceRef &a, const PlaceRef &b, int64_t countA,
+                int64_t countB, const DenseMap<Value, AffineExpr> *replaceInB = nullptr) {
+  if (a.isChannel() || b.isChannel())
+    return a.base == b.base ? Overlap::Same : Overlap::Distinct;
+  if (a.getBuffer() != b.getBuffer())
+    return Overlap::Distinct; // in and out may alias in place; see the caller
+  if (bool(a.getPeer()) != bool(b.getPeer()))
+    return Overlap::Distinct; // a peer is another rank
+  if (a.base != b.base)
+    return Overlap::Unknown;
+  Overlap o = compare(a.getBuffer(), space.rebase(a.map, a.operands),
+                      space.rebase(b.map, b.operands, replaceInB));
+  if (countA == 1 && countB == 1)
+    return o;
+  return o == Overlap::Same && countA == countB ? o : Overlap::Unknown;
+}
+
+/// `op` with loop variable `iv` replaced by `value` (over `space`).
+Operation *cloneAt(Operation *op, OpBuilder &b, Value iv, AffineExpr value, IndexSpace &space,
+                   IRMapping &values) {
+  MLIRContext *context = op->getContext();
+  DenseMap<Value, AffineExpr> replacement{{iv, value}};
+  auto move = [&](AffineMap map, ValueRange operands, SmallVectorImpl<Value> &out) {
+    SmallVector<AffineExpr> exprs = space.rebase(map, operands, &replacement);
+    return makeMap(exprs, space.values(), out, context);
+  };
+  SmallVector<Value> operands;
+  if (auto channel = dyn_cast<ChannelOp>(op)) {
+    AffineMap map = move(channel.getPeer(), channel.getPeerOperands(), operands);
+    auto created = b.create<ChannelOp>(op->getLoc(), channel.getType(), channel.getDirection(),
+                                       map, operands, channel.getTag(),
+                                       channel.getSlots(), channel.getProtocol());
+    values.map(channel.getResult(), created.getResult());
+    return created;
+  }
+  if (auto peer = dyn_cast<PeerOp>(op)) {
+    AffineMap map = move(peer.getPeer(), peer.getPeerOperands(), operands);
+    auto created = b.create<PeerOp>(op->getLoc(), peer.getType(), peer.getBuffer(),
+                                    map, operands);
+    values.map(peer.getResult(), created.getResult());
+    return created;
+  }
+  auto transfer = dyn_cast<TransferOp>(op);
+  if (!transfer) // signal, wait
+    return b.clone(*op, values);
+  auto side = [&](Places places) {
+    for (PlaceRef &p : places) {
+      p.base = values.lookupOrDefault(p.base);
+      if (p.isChannel())
+        continue;
+      SmallVector<Value> list;
+      p.map = move(p.map, p.operands, list);
+      p.operands = list;
+    }
+    return places;
+  };
+  return createTransfer(b, op->getLoc(), transfer.getReduce(), side(getFromPlaces(transfer)),
+                        side(getToPlaces(transfer)), transfer.getCount());
+}
+
+struct FuseTransfers : impl::CclFuseTransfersBase<FuseTransfers> {
+  using CclFuseTransfersBase::CclFuseTransfersBase;
+
+  void runOnOperation() override {
+    for (auto program : getOperation().getOps<ProgramOp>()) {
+      SmallVector<affine::AffineForOp> loops;
+      program.getBody().walk([&](affine::AffineForOp loop) { loops.push_back(loop); });
+      for (auto loop : loops)
+        if (!rotate(loop))
+          unrollReduction(loop);
+      program.getBody().walk([&](Block *block) { fuseBlock(*block); });
+      removeDeadWrites(program);
+    }
+  }
+
+  //===--------------------------------------------------------------------===//
+  // Loops
+  //===--------------------------------------------------------------------===//
+
+  /// { sends(s); rest(s) } becomes sends(first) { rest(s); sends(s + 1) } rest(last), if
+  /// a send passes on what the rest has just written.
+  bool rotate(affine::AffineForOp loop) {
+    if (!loop.hasConstantBounds())
+      return false;
+    int64_t step = loop.getStepAsInt(), lower = loop.getConstantLowerBound();
+    int64_t trips = llvm::divideCeil(loop.getConstantUpperBound() - lower, step);
+    SmallVector<Operation *> sends, rest;
+    for (Operation &op : loop.getBody()->without_terminator()) {
+      if (!isDefinition(&op) && !isa<TransferOp>(op))
+        return false;
+      bool prefix = rest.empty() && (isDefinition(&op) || isSend(dyn_cast<TransferOp>(op)));
+      (prefix ? sends : rest).push_back(&op);
+    }
+    if (trips < 2 || rest.empty() || !passesOn(loop, sends, rest))
+      return false;
+    // Definitions of the prefix may serve the rest as well.
+    MLIRContext *context = &getContext();
+    Value iv = loop.getInductionVar();
+    int64_t last = lower + (trips - 1) * step;
+    IndexSpace space;
+    AffineExpr ivExpr = getAffineDimExpr(space.dim(iv), context);
+    auto emit = [&](OpBuilder &b, ArrayRef<Operation *> ops, AffineExpr at, IRMapping &values) {
+      for (Operation *op : ops)
+        cloneAt(op, b, iv, at, space, values);
+    };
+    auto emitDefinitions = [&](OpBuilder &b, AffineExpr at, IRMapping &values) {
+      for (Operation *op : sends)
+        if (isDefinition(op))
+          cloneAt(op, b, iv, at, space, values);
+    };
+    OpBuilder before(loop), after(loop);
+    after.setInsertionPointAfter(loop);
+    IRMapping first, body, shifted, final;
+    emit(before, sends, getAffineConstantExpr(lower, context), first);
+    SmallVector<Operation *> old;
+    for (Operation &op : loop.getBody()->without_terminator())
+      old.push_back(&op);
+    OpBuilder inner = OpBuilder::atBlockTerminator(loop.getBody());
+    if (trips == 2) { // no loop is left
+      IRMapping once;
+      emitDefinitions(before, getAffineConstantExpr(lower, context), once);
+      emit(before, rest, getAffineConstantExpr(lower, context), once);
+      emit(before, sends, getAffineConstantExpr(last, context), shifted);
+    } else {
+      emitDefinitions(inner, ivExpr, body);
+      emit(inner, rest, ivExpr, body);
+      emit(inner, sends, ivExpr + step, shifted);
+    }
+    emitDefinitions(after, getAffineConstantExpr(last, context), final);
+    emit(after, rest, getAffineConstantExpr(last, context), final);
+    if (trips == 2) {
+      loop.erase();
+      return true;
+    }
+    for (Operation *op : llvm::reverse(old))
+      op->erase();
+    loop.setConstantUpperBound(last);
+    return true;
+  }
+
+  bool passesOn(affine::AffineForOp loop, ArrayRef<Operation *> sends,
+                ArrayRef<Operation *> rest) {
+    IndexSpace space;
+    Value iv = loop.getInductionVar();
+    AffineExpr next = getAffineDimExpr(space.dim(iv), &getContext()) + loop.getStepAsInt();
+    DenseMap<Value, AffineExpr> replacement{{iv, next}};
+    for (Operation *s : sends) {
+      auto send = dyn_cast<TransferOp>(s);
+      if (!send)
+        continue;
+      PlaceRef source = getFromPlaces(send).front();
+      for (Operation *r : rest)
+        if (auto write = dyn_cast<TransferOp>(r))
+          for (const PlaceRef &to : getToPlaces(write))
+            if (overlap(space, to, source, write.getCount(), send.getCount(), &replacement) ==
+                Overlap::Same)
+              return true;
+    }
+    return false;
+  }
+
+  /// A loop that reduces into one fixed place is unrolled so that its transfers merge
+  /// into n-ary ones.
+  void unrollReduction(affine::AffineForOp loop) {
+    TransferOp only;
+    for (Operation &op : loop.getBody()->without_terminator()) {
+      if (auto transfer = dyn_cast<TransferOp>(op)) {
+        if (only)
+          return;
+        only = transfer;
+      } else if (!isPassive(&op) && !isa<WaitOp, SignalOp>(op)) {
+        return;
+      }
+    }
+    if (!only || !only.getReduce() || only.getTo().size() != 1)
+      return;
+    PlaceRef to = getToPlaces(only).front();
+    if (to.isChannel() || llvm::is_contained(to.operands, loop.getInductionVar()) ||
+        llvm::none_of(getFromPlaces(only), [&](const PlaceRef &from) {
+          IndexSpace space;
+          return overlap(space, from, to, 1, 1) == Overlap::Same;
+        }))
+      return;
+    if (auto trips = affine::getConstantTripCount(loop); trips && loop.hasConstantBounds())
+      unroll(loop, int64_t(*trips), std::max<int64_t>(2, maxOperands - 1));
+  }
+
+  /// Upstream's unrolling wants to be inside a function; this also keeps indices affine
+  /// in the loop variable.
+  void unroll(affine::AffineForOp loop, int64_t trips, int64_t factor) {
+    MLIRContext *context = &getContext();
+    int64_t lower = loop.getConstantLowerBound(), step = loop.getStepAsInt();
+    SmallVector<Operation *> body;
+    for (Operation &op : loop.getBody()->without_terminator())
+      body.push_back(&op);
+    IndexSpace space;
+    Value iv = loop.getInductionVar();
+    auto copies = [&](OpBuilder &b, AffineExpr from, int64_t count) {
+      for (int64_t i = 0; i < count; ++i) {
+        IRMapping values;
+        for (Operation *op : body)
+          cloneAt(op, b, iv, from + i * step, space, values);
+      }
+    };
+    int64_t rounds = trips / factor, rest = trips % factor;
+    OpBuilder before(loop), after(loop);
+    after.setInsertionPointAfter(loop);
+    copies(after, getAffineConstantExpr(lower + rounds * factor * step, context), rest);
+    if (rounds == 1)
+      copies(before, getAffineConstantExpr(lower, context), factor);
+    if (rounds < 2) {
+      loop.erase();
+      return;
+    }
+    OpBuilder inner = OpBuilder::atBlockTerminator(loop.getBody());
+    copies(inner, getAffineDimExpr(space.dim(iv), context), factor);
+    for (Operation *op : llvm::reverse(body))
+      op->erase();
+    loop.setConstantUpperBound(lower + rounds * factor * step);
+    loop.setStep(step * factor);
+  }
+
+  //===--------------------------------------------------------------------===//
+  // Straight-line code
+  //===--------------------------------------------------------------------===//
+
+  void fuseBlock(Block &block) {
+    bool changed = true;
+    while (changed) {
+      changed = false;
+      for (Operation &op : block) {
+        auto transfer = dyn_cast<TransferOp>(op);
+        if (transfer && (mergeSend(transfer) || mergeReduction(transfer))) {
+          changed = true;
+          break;
+        }
+      }
+    }
+  }
+
+  /// Whether `op` reads or writes anything that `place` may be.
+  static bool touches(TransferOp op, const PlaceRef &place, int64_t count, IndexSpace &space,
+                      bool reads, bool writes) {
+    Places places;
+    if (reads)
+      places.append(getFromPlaces(op));
+    if (writes)
+      places.append(getToPlaces(op));
+    return llvm::any_of(places, [&](const PlaceRef &p) {
+      if (!p.isChannel() && !place.isChannel() && !p.getPeer() && !place.getPeer() &&
+          mayAliasInPlace(p, place))
+        return true;
+      return overlap(space, p, place, op.getCount(), count) != Overlap::Distinct;
+    });
+  }
+
+  /// In place, `in` and `out` are one memory.
+  static bool mayAliasInPlace(const PlaceRef &a, const PlaceRef &b) {
+    BufferRole x = a.getBuffer().getRole(), y = b.getBuffer().getRole();
+    return (x == BufferRole::In && y == BufferRole::Out) ||
+           (x == BufferRole::Out && y == BufferRole::In);
+  }
+
+  /// first: A -> p. A later send p -> channels joins it: A -> p, channels.
+  bool mergeSend(TransferOp first) {
+    IndexSpace space;
+    Places written = getToPlaces(first);
+    for (Operation *op = first->getNextNode(); op; op = op->getNextNode()) {
+      if (isPassive(op))
+        continue;
+      auto next = dyn_cast<TransferOp>(op);
+      if (!next)
+        return false;
+      if (isSend(next) && next.getCount() == first.getCount()) {
+        PlaceRef source = getFromPlaces(next).front();
+        bool same = llvm::any_of(written, [&](const PlaceRef &p) {
+          return !p.isChannel() && !p.getPeer() &&
+                 overlap(space, p, source, first.getCount(), next.getCount()) == Overlap::Same;
+        });
+        if (same && canJoin(first, next, source, space)) {
+          for (const PlaceRef &p : getToPlaces(next)) {
+            hoistDefinition(p.base, first);
+            written.push_back(p);
+          }
+          OpBuilder b(first);
+          createTransfer(b, first.getLoc(), first.getReduce(), getFromPlaces(first), written,
+                         first.getCount());
+          next.erase();
+          first.erase();
+          ++fused;
+          return true;
+        }
+      }
+    }
+    return false;
+  }
+
+  /// Nothing between the two changes the place or uses the send's channels.
+  bool canJoin(TransferOp first, TransferOp next, const PlaceRef &source, IndexSpace &space) {
+    Places channels = getToPlaces(next);
+    for (const PlaceRef &p : getToPlaces(first))
+      for (const PlaceRef &c : channels)
+        if (p.base == c.base)
+          return false;
+    for (Operation *op = first->getNextNode(); op != next; op = op->getNextNode()) {
+      auto between = dyn_cast<TransferOp>(op);
+      if (!between)
+        continue;
+      if (touches(between, source, first.getCount(), space, false, true))
+        return false;
+      for (const PlaceRef &c : channels)
+        for (const PlaceRef &p : getToPlaces(between))
+          if (p.isChannel() && sameFamily(p.base, c.base))
+            return false;
+    }
+    return true;
+  }
+
+  /// Channel values that may be the same FIFO.
+  static bool sameFamily(Value a, Value b) {
+    auto x = a.getDefiningOp<ChannelOp>(), y = b.getDefiningOp<ChannelOp>();
+    return x.getDirection() == y.getDirection() && x.getTag() == y.getTag() &&
+           x.getSlots() == y.getSlots();
+  }
+
+  /// Whether two channel values name different FIFOs for every rank and iteration.
+  static bool areDistinctChannels(Value a, Value b, IndexSpace &space) {
+    if (!sameFamily(a, b))
+      return true;
+    auto x = a.getDefiningOp<ChannelOp>(), y = b.getDefiningOp<ChannelOp>();
+    AffineExpr p = space.rebase(x.getPeer(), x.getPeerOperands()).front();
+    AffineExpr q = space.rebase(y.getPeer(), y.getPeerOperands()).front();
+    int64_t m = stripModulus(p), n = stripModulus(q);
+    if (m != n)
+      return false;
+    AffineExpr difference = normalizeIndex(m ? (p - q) % m : p - q);
+    auto constant = dyn_cast<AffineConstantExpr>(difference);
+    return constant && constant.getValue() != 0;
+  }
+
+  static void hoistDefinition(Value base, Operation *before) {
+    Operation *definition = base.getDefiningOp();
+    if (isDefinition(definition) && definition->getBlock() == before->getBlock() &&
+        before->isBeforeInBlock(definition))
+      definition->moveBefore(before);
+  }
+
+  /// first: A -> t; next: reduce B, t -> t. Together: reduce A, B -> t. Waits between the
+  /// two go first, signals last.
+  bool mergeReduction(TransferOp first) {
+    if (first.getTo().size() != 1)
+      return false;
+    PlaceRef t = getToPlaces(first).front();
+    if (t.isChannel() || t.getPeer())
+      return false;
+    SmallVector<Operation *> waits, signals;
+    Operation *op = first->getNextNode();
+    for (; op && (isPassive(op) || isa<WaitOp, SignalOp>(op)); op = op->getNextNode()) {
+      // Offers must not wait for others' offers, nor reads for readers.
+      if (op->hasAttr(guardedBuffer))
+        return false;
+      if (!isPassive(op))
+        (isa<WaitOp>(op) ? waits : signals).push_back(op);
+    }
+    auto next = dyn_cast_or_null<TransferOp>(op);
+    if (!next || !next.getReduce() || next.getCount() != first.getCount())
+      return false;
+    IndexSpace space;
+    int64_t count = first.getCount();
+    auto isT = [&](const PlaceRef &p) {
+      return !p.isChannel() && !p.getPeer() &&
+             overlap(space, p, t, count, count) == Overlap::Same;
+    };
+    Places from = getFromPlaces(next), to = getToPlaces(next), mine = getFromPlaces(first);
+    if (llvm::count_if(from, isT) != 1 || llvm::none_of(to, isT) ||
+        int64_t(from.size() - 1 + mine.size()) > maxOperands)
+      return false;
+    Places merged = mine; // the order of a sum: what was there, then what comes in
+    for (const PlaceRef &p : from) {
+      if (isT(p))
+        continue;
+      // The other sources are read before t is written: they must not be t.
+      if (touches(first, p, count, space, false, true))
+        return false;
+      // A transfer takes one slot of a channel.
+      if (p.isChannel() && llvm::any_of(mine, [&](const PlaceRef &m) {
+            return m.isChannel() && !areDistinctChannels(m.base, p.base, space);
+          }))
+        return false;
+      merged.push_back(p);
+    }
+    OpBuilder b(next);
+    for (Operation *signal : signals)
+      signal->moveAfter(next);
+    createTransfer(b, next.getLoc(), true, merged, to, count);
+    first.erase();
+    next.erase();
+    ++fused;
+    return true;
+  }
+
+  //===--------------------------------------------------------------------===//
+  // Dead writes
+  //===--------------------------------------------------------------------===//
+
+  void removeDeadWrites(ProgramOp program) {
+    auto ranks = representativeRanks(program);
+    if (!ranks)
+      return;
+    // What peers read directly is live.
+    llvm::SmallPtrSet<Operation *, 4> shared;
+    program.getBody().walk([&](PeerOp p) { shared.insert(p.getBuffer().getDefiningOp()); });
+    SmallVector<BufferOp> buffers(program.getBody().getOps<BufferOp>());
+    using Write = std::pair<Operation *, unsigned>;
+    llvm::DenseSet<Write> live;
+    for (int64_t rank : *ranks) {
+      llvm::DenseMap<std::pair<int32_t, int64_t>, Write> last;
+      auto visit = [&](Operation *op, const model::Instruction &in) {
+        for (const model::Operand &o : in.from)
+          if (o.kind == model::Operand::Kind::Local)
+            for (int64_t j = 0; j < in.count; ++j)
+              if (auto it = last.find({o.buffer, o.chunk + j}); it != last.end())
+                live.insert(it->second);
+        for (auto [i, o] : llvm::enumerate(in.to))
+          if (o.kind == model::Operand::Kind::Local)
+            for (int64_t j = 0; j < in.count; ++j)
+              last[{o.buffer, o.chunk + j}] = {op, unsigned(i)};
+        return true;
+      };
+      if (failed(forEachInstruction(program, rank, visit)))
+        return;
+      for (auto &[place, write] : last) // scratch means nothing after the last read
+        if (buffers[place.first].getRole() != BufferRole::Scratch)
+          live.insert(write);
+    }
+    SmallVector<TransferOp> transfers;
+    program.getBody().walk([&](TransferOp op) { transfers.push_back(op); });
+    for (TransferOp op : transfers) {
+      Places to = getToPlaces(op), kept;
+      for (auto [i, p] : llvm::enumerate(to))
+        if (p.isChannel() || p.getPeer() || live.contains({op, unsigned(i)}) ||
+            shared.contains(p.getBuffer()))
+          kept.push_back(p);
+      bool receives = llvm::any_of(getFromPlaces(op), [](auto &p) { return p.isChannel(); });
+      if (kept.size() == to.size() || (kept.empty() && receives))
+        continue;
+      deadWrites += to.size() - kept.size();
+      OpBuilder b(op);
+      if (!kept.empty())
+        createTransfer(b, op.getLoc(), op.getReduce(), getFromPlaces(op), kept, op.getCount());
+      op.erase();
+    }
+  }
+};
+
+} // namespace
+} // namespace ccl

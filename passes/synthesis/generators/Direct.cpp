@@ -1,0 +1,103 @@
+//===- Direct.cpp - Everybody talks to everybody ------------------------------===//
+//
+// Rank r meets rank r + s in step s, so that no two ranks ask the same one.
+//===----------------------------------------------------------------------===//
+#include "passes/synthesis/generators/Families.h"
+
+using namespace mlir;
+
+namespace ccl {
+
+AlgorithmOp oneShotAllReduce(ModuleOp module, const GeneratorRequest &request) {
+  int64_t n = request.ranks;
+  AlgorithmBuilder a(module, "one_shot_all_reduce", request);
+  Buffer in = a.in("in", 1), out = a.out("out", 1);
+  a.ranks(n, [&](Expr r) { a.copy(in(r, 0), out(r, 0)); });
+  a.steps(1, n,
+          [&](Expr s) { a.ranks(n, [&](Expr r) { a.reduce(in((r + s) % n, 0), out(r, 0)); }); });
+  return a.getAlgorithm();
+}
+
+AlgorithmOp oneShotAllGather(ModuleOp module, const GeneratorRequest &request) {
+  int64_t n = request.ranks;
+  AlgorithmBuilder a(module, "one_shot_all_gather", request);
+  Buffer in = a.in("in", 1), out = a.out("out", n);
+  a.ranks(n, [&](Expr r) { a.copy(in(r, 0), out(r, r)); });
+  a.steps(1, n, [&](Expr s) {
+    a.ranks(n, [&](Expr r) { a.copy(in((r + s) % n, 0), out(r, (r + s) % n)); });
+  });
+  return a.getAlgorithm();
+}
+
+AlgorithmOp oneShotReduceScatter(ModuleOp module, const GeneratorRequest &request) {
+  int64_t n = request.ranks;
+  AlgorithmBuilder a(module, "one_shot_reduce_scatter", request);
+  Buffer in = a.in("in", n), out = a.out("out", 1);
+  a.ranks(n, [&](Expr r) { a.copy(in(r, r), out(r, 0)); });
+  a.steps(1, n,
+          [&](Expr s) { a.ranks(n, [&](Expr r) { a.reduce(in((r + s) % n, r), out(r, 0)); }); });
+  return a.getAlgorithm();
+}
+
+AlgorithmOp oneShotBroadcast(ModuleOp module, const GeneratorRequest &request) {
+  int64_t n = request.ranks, root = request.root;
+  AlgorithmBuilder a(module, "one_shot_broadcast", request);
+  Buffer x = a.inout("x", 1);
+  a.ranks(1, n, [&](Expr v) { a.copy(x(root, 0), x(after(root, v, n), 0)); });
+  return a.getAlgorithm();
+}
+
+AlgorithmOp oneShotReduce(ModuleOp module, const GeneratorRequest &request) {
+  int64_t n = request.ranks, root = request.root;
+  AlgorithmBuilder a(module, "one_shot_reduce", request);
+  Buffer in = a.in("in", 1), out = a.out("out", 1);
+  a.copy(in(root, 0), out(root, 0));
+  a.steps(1, n, [&](Expr s) { a.reduce(in((root + s) % n, 0), out(root, 0)); });
+  return a.getAlgorithm();
+}
+
+AlgorithmOp oneShotGather(ModuleOp module, const GeneratorRequest &request) {
+  int64_t n = request.ranks;
+  AlgorithmBuilder a(module, "one_shot_gather", request);
+  Buffer in = a.in("in", 1), out = a.out("out", n);
+  a.ranks(n, [&](Expr r) { a.copy(in(r, 0), out(request.root, r)); });
+  return a.getAlgorithm();
+}
+
+AlgorithmOp oneShotScatter(ModuleOp module, const GeneratorRequest &request) {
+  int64_t n = request.ranks;
+  AlgorithmBuilder a(module, "one_shot_scatter", request);
+  Buffer in = a.in("in", n), out = a.out("out", 1);
+  a.ranks(n, [&](Expr r) { a.copy(in(request.root, r), out(r, 0)); });
+  return a.getAlgorithm();
+}
+
+AlgorithmOp pairwiseAllToAll(ModuleOp module, const GeneratorRequest &request) {
+  int64_t n = request.ranks;
+  AlgorithmBuilder a(module, "pairwise_all_to_all", request);
+  Buffer in = a.in("in", n), out = a.out("out", n);
+  a.ranks(n, [&](Expr r) { a.copy(in(r, r), out(r, r)); });
+  a.steps(1, n, [&](Expr s) {
+    a.ranks(n, [&](Expr r) { a.copy(in(r, (r + s) % n), out((r + s) % n, r)); });
+  });
+  return a.getAlgorithm();
+}
+
+/// Rank r sums up chunk r of everybody, then everybody fetches it there.
+AlgorithmOp twoShotAllReduce(ModuleOp module, const GeneratorRequest &request) {
+  int64_t n = request.ranks;
+  AlgorithmBuilder a(module, "two_shot_all_reduce", request);
+  Buffer in = a.in("in", n), out = a.out("out", n);
+  a.ranks(n, [&](Expr r) { a.copy(in(r, r), out(r, r)); });
+  a.steps(1, n,
+          [&](Expr s) { a.ranks(n, [&](Expr r) { a.reduce(in((r + s) % n, r), out(r, r)); }); });
+  a.steps(1, n, [&](Expr s) {
+    a.ranks(n, [&](Expr r) {
+      Expr peer = (r + s) % n;
+      a.copy(out(peer, peer), out(r, peer));
+    });
+  });
+  return a.getAlgorithm();
+}
+
+} // namespace ccl

@@ -1,0 +1,124 @@
+//===- Communicator.cpp -----------------------------------------------------===//
+#include "runtime/Communicator.h"
+
+#include "runtime/Log.h"
+#include "runtime/ThreadCommunicator.h"
+
+#include <fmt/format.h>
+
+#include <condition_variable>
+#include <mutex>
+#include <set>
+#include <system_error>
+#include <thread>
+
+namespace ccl {
+
+char RuntimeError::ID;
+
+std::error_code RuntimeError::convertToErrorCode() const { return llvm::inconvertibleErrorCode(); }
+
+int exitStatus(Failure category) {
+  switch (category) {
+  case Failure::Unproved:
+  case Failure::Mismatch:
+    return 1;
+  case Failure::BadArgument:
+    return 2;
+  case Failure::Machine:
+  case Failure::Timeout:
+  case Failure::Aborted:
+    return 3;
+  }
+  return 3;
+}
+
+llvm::Expected<std::unique_ptr<Communicator>>
+Communicator::createThreads(int64_t ranks, CommunicatorOptions options) {
+  // Ranks travel as 32-bit numbers in plans.
+  constexpr int64_t mostRanks = int64_t(1) << 20, mostSlotBytes = int64_t(1) << 40;
+  if (ranks < 1 || ranks > mostRanks)
+    return llvm::make_error<RuntimeError>(
+        Failure::BadArgument,
+        fmt::format("a communicator has 1 to {} ranks, not {}", mostRanks, ranks));
+  if (options.slotBytes < 1 || options.slotBytes > mostSlotBytes)
+    return llvm::make_error<RuntimeError>(
+        Failure::BadArgument, fmt::format("slots have 1 to {} bytes, not {} (CCL_SLOT_BYTES)",
+                                          mostSlotBytes, options.slotBytes));
+  options.slotBytes = roundUp(options.slotBytes, int64_t(cacheLine));
+  log::info(log::Subsystem::Init, -1, "communicator of {} threads, slots of {} bytes", ranks,
+            options.slotBytes);
+  return std::make_unique<ThreadCommunicator>(ranks, options);
+}
+
+namespace {
+
+/// Lets no rank begin before all threads exist: if one cannot be made, the others
+/// would wait for it inside a collective.
+class StartGate {
+public:
+  bool wait() {
+    std::unique_lock lock(mutex);
+    condition.wait(lock, [&] { return decided; });
+    return go;
+  }
+  void open(bool start) {
+    std::lock_guard lock(mutex);
+    decided = true;
+    go = start;
+    condition.notify_all();
+  }
+
+private:
+  std::mutex mutex;
+  std::condition_variable condition;
+  bool decided = false, go = false;
+};
+
+/// Joins in the order of ranks, keeping one of those that say the same.
+llvm::Error joinDistinct(std::vector<llvm::Error> errors) {
+  llvm::Error all = llvm::Error::success();
+  std::set<std::string> said;
+  for (llvm::Error &error : errors)
+    llvm::handleAllErrors(std::move(error), [&](std::unique_ptr<llvm::ErrorInfoBase> e) {
+      if (said.insert(e->message()).second)
+        all = llvm::joinErrors(std::move(all), llvm::Error(std::move(e)));
+    });
+  return all;
+}
+
+} // namespace
+
+llvm::Error onEveryRank(int64_t ranks, const std::function<llvm::Error(int64_t)> &body) {
+  std::vector<llvm::Error> errors;
+  for (int64_t r = 0; r < ranks; ++r)
+    errors.push_back(llvm::Error::success());
+  StartGate gate;
+  std::vector<std::thread> threads;
+  std::string problem;
+  try {
+    for (int64_t r = 1; r < ranks; ++r)
+      threads.emplace_back([&, r] {
+        if (gate.wait()) {
+          llvm::consumeError(std::move(errors[size_t(r)]));
+          errors[size_t(r)] = body(r);
+        }
+      });
+  } catch (const std::system_error &e) {
+    problem = fmt::format("cannot start a thread for rank {}: {}", threads.size() + 1, e.what());
+  }
+  gate.open(problem.empty());
+  if (problem.empty() && ranks > 0) {
+    llvm::consumeError(std::move(errors[0]));
+    errors[0] = body(0);
+  }
+  for (std::thread &thread : threads)
+    thread.join();
+  llvm::Error all = joinDistinct(std::move(errors));
+  if (problem.empty())
+    return all;
+  return llvm::joinErrors(std::move(all),
+                          llvm::make_error<RuntimeError>(Failure::Machine, problem));
+}
+
+} // namespace ccl

@@ -1,0 +1,353 @@
+//===- Launch.cpp -----------------------------------------------------------===//
+#include "runtime/Launch.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+#include <limits>
+
+namespace ccl {
+namespace {
+
+using model::Collective;
+using model::Role;
+
+template <typename... T>
+llvm::Error refuse(Failure category, fmt::format_string<T...> format, T &&...values) {
+  return llvm::make_error<RuntimeError>(category, fmt::format(format, std::forward<T>(values)...));
+}
+
+/// Whether some ranks have an input but no output: their part cannot run in place
+/// although the root's may be launched so.
+bool hasSilentRanks(Collective c) {
+  return c == Collective::Reduce || c == Collective::Gather || c == Collective::Permute ||
+         c == Collective::Custom;
+}
+
+/// Copies shards of `count` elements between rows of different pitch.
+void copyShards(char *to, int64_t toPitch, const char *from, int64_t fromPitch, int64_t shards,
+                int64_t shardBytes) {
+  if (toPitch == shardBytes && fromPitch == shardBytes) {
+    std::memmove(to, from, size_t(shards * shardBytes));
+    return;
+  }
+  for (int64_t s = 0; s < shards; ++s) {
+    std::memmove(to + s * toPitch, from + s * fromPitch, size_t(shardBytes));
+    // Padding is reduced like data: it must at least be initialized.
+    if (toPitch > shardBytes)
+      std::memset(to + s * toPitch + shardBytes, 0, size_t(toPitch - shardBytes));
+  }
+}
+
+llvm::Error outOfMemory(int64_t bytes) {
+  return refuse(Failure::Machine, "no memory for {} bytes of scratch", bytes);
+}
+
+/// Alignment that keeps every chunk in a slot and in scratch on a cache line, as
+/// far as a slot has room for it.
+int64_t strideAlignment(int64_t elementBytes, int64_t maxStride) {
+  int64_t alignment = int64_t(cacheLine) / elementBytes;
+  while (alignment > 1 && alignment > maxStride)
+    alignment /= 2;
+  return alignment;
+}
+
+llvm::Expected<Form> findForm(const Plan &plan, const RankFacts &facts, int64_t rank,
+                              const LaunchArgs &args) {
+  const int64_t bytes = sizeOf(plan.type);
+  auto checkPointer = [&](const char *which, bool needed, const void *p) -> llvm::Error {
+    if (needed && !p)
+      return refuse(Failure::BadArgument, "rank {}: `{}` is null, but count is {}", rank, which,
+                    args.count);
+    if (needed && reinterpret_cast<uintptr_t>(p) % uintptr_t(bytes) != 0)
+      return refuse(Failure::BadArgument,
+                    "rank {}: `{}` is not aligned to its elements of {} "
+                    "bytes",
+                    rank, which, bytes);
+    return llvm::Error::success();
+  };
+  if (llvm::Error e = checkPointer("in", facts.needsIn, args.in))
+    return e;
+  if (llvm::Error e = checkPointer("out", facts.needsOut, args.out))
+    return e;
+  if (!facts.needsIn || !facts.needsOut)
+    return Form::Either;
+
+  const auto in = reinterpret_cast<intptr_t>(args.in);
+  const auto out = reinterpret_cast<intptr_t>(args.out);
+  const int64_t shard = args.count * bytes;
+  if (in - out == (facts.inPosition - facts.outPosition) * shard)
+    return Form::InPlace;
+  if (in < out + facts.outShards * shard && out < in + facts.inShards * shard)
+    return refuse(Failure::BadArgument,
+                  "rank {}: `in` and `out` overlap without being in place: `out` begins {} "
+                  "bytes after `in`, in place it would begin {} bytes after it",
+                  rank, out - in, (facts.outPosition - facts.inPosition) * shard);
+  return Form::Disjoint;
+}
+
+/// Shards of the plan's buffer of `role`: as many as the contract says, or, if the
+/// program rests partial results in it, as many as the larger buffer has.
+llvm::Error findWidth(const Plan &plan, Role role, int64_t shards, int64_t places, int64_t &width) {
+  width = shards;
+  for (const BufferPlan &buffer : plan.buffers) {
+    if (buffer.role != role)
+      continue;
+    if (buffer.chunks == places * plan.contract.chunks)
+      width = places;
+    else if (buffer.chunks != shards * plan.contract.chunks)
+      return refuse(Failure::BadArgument, "malformed plan: buffer {} has {} chunks, {} wants {}",
+                    buffer.name, buffer.chunks, plan.contract.str(), shards * plan.contract.chunks);
+  }
+  return llvm::Error::success();
+}
+
+} // namespace
+
+std::string_view name(Form form) {
+  switch (form) {
+  case Form::Disjoint:
+    return "out of place";
+  case Form::InPlace:
+    return "in place";
+  case Form::Either:
+    return "either";
+  }
+  return "?";
+}
+
+llvm::Expected<RankFacts> findFacts(const Plan &plan, int64_t rank) {
+  const model::Contract &contract = plan.contract;
+  RankFacts facts;
+  if (contract.chunks < 1)
+    return refuse(Failure::BadArgument, "malformed plan: {} chunks a shard", contract.chunks);
+  const int64_t inChunks = contract.inChunks(), outChunks = contract.outChunks();
+  facts.inShards = inChunks / contract.chunks;
+  facts.outShards = outChunks / contract.chunks;
+  facts.places = std::max(facts.inShards, facts.outShards);
+  // Where nothing is promised, the caller gets to see whatever the program leaves.
+  facts.needsIn = contract.isUnchecked() && inChunks > 0;
+  for (int64_t k = 0; k < inChunks && !facts.needsIn; ++k)
+    facts.needsIn = contract.defines(rank, k);
+  facts.needsOut = contract.isUnchecked() && outChunks > 0;
+  std::vector<model::Atom> atoms;
+  for (int64_t k = 0; k < outChunks && !facts.needsOut; ++k) {
+    contract.expected(rank, k, atoms);
+    facts.needsOut = !atoms.empty();
+  }
+  if (inChunks > 0)
+    facts.inPosition = contract.inPosition(rank, 0) / contract.chunks;
+  if (outChunks > 0)
+    facts.outPosition = contract.outPosition(rank, 0) / contract.chunks;
+  if (llvm::Error e = findWidth(plan, Role::In, facts.inShards, facts.places, facts.inWidth))
+    return e;
+  if (llvm::Error e = findWidth(plan, Role::Out, facts.outShards, facts.places, facts.outWidth))
+    return e;
+
+  for (size_t k = 0; k < plan.kernels.size() && facts.kernel < 0; ++k) {
+    size_t index = 0;
+    for (auto [begin, end] : plan.kernels[k].ranks) {
+      if (rank >= begin && rank < end) {
+        facts.kernel = int(k);
+        facts.indexInSet = index + size_t(rank - begin);
+      }
+      index += size_t(end - begin);
+    }
+  }
+  return facts;
+}
+
+llvm::Expected<Cut> chooseCut(const Plan &plan, int64_t count, int64_t slotBytes, int64_t atLeast) {
+  const int64_t bytes = sizeOf(plan.type);
+  const int64_t longest = model::longestChunk(count, plan.contract.chunks);
+  bool usesSlots = false;
+  for (const KernelPlan &kernel : plan.kernels)
+    for (const ChannelFamily &family : kernel.channels)
+      usesSlots |= family.slots > 0;
+
+  int64_t maxStride = std::numeric_limits<int64_t>::max();
+  if (usesSlots) {
+    maxStride = slotBytes / (std::max<int64_t>(plan.maxCount, 1) * bytes);
+    if (maxStride < 1)
+      return refuse(Failure::BadArgument,
+                    "{} moves {} chunks of {}-byte elements through one slot: that needs slots "
+                    "of at least {} bytes, not {} (CCL_SLOT_BYTES)",
+                    plan.program, plan.maxCount, bytes, plan.maxCount * bytes, slotBytes);
+  }
+  Cut cut;
+  const int64_t alignment = strideAlignment(bytes, maxStride);
+  if (longest == 0) {
+    cut.microBatches = std::max<int64_t>(atLeast, 1);
+    cut.stride = alignment;
+    return cut;
+  }
+  maxStride = maxStride / alignment * alignment;
+  int64_t m = (longest - 1) / maxStride + 1;
+  if (plan.pipelineStages > 1) {
+    // Slices below 4 KiB cost more in waits than the overlap of stages gives.
+    const int64_t worthwhile = longest * bytes / 4096;
+    m = std::max(m, std::min<int64_t>(2 * plan.pipelineStages, worthwhile));
+  }
+  cut.microBatches = std::max(m, atLeast);
+  cut.stride = roundUp((longest - 1) / cut.microBatches + 1, alignment);
+  return cut;
+}
+
+llvm::Expected<LaunchShape> findShape(const Plan &plan, const RankFacts &facts, int64_t rank,
+                                      const LaunchArgs &args, int64_t slotBytes) {
+  const int64_t chunks = plan.contract.chunks;
+  if (args.count < 0)
+    return refuse(Failure::BadArgument, "rank {}: count is {}", rank, args.count);
+  if (args.microBatches < 0)
+    return refuse(Failure::BadArgument, "rank {}: {} micro-batches", rank, args.microBatches);
+  // Offsets are computed in bytes and as chunk * count, both in 64 bits.
+  const int64_t limit =
+      std::numeric_limits<int64_t>::max() / 16 / std::max({facts.places, chunks, int64_t(1)});
+  if (args.count > limit)
+    return refuse(Failure::BadArgument, "rank {}: count is {}, the limit is {}", rank, args.count,
+                  limit);
+
+  LaunchShape shape;
+  shape.count = shape.runCount = args.count;
+  if (args.count > 0) {
+    llvm::Expected<Form> form = findForm(plan, facts, rank, args);
+    if (!form)
+      return form.takeError();
+    shape.form = *form;
+  }
+  if (!plan.disjointProved && !plan.inPlaceProved)
+    return refuse(Failure::Unproved, "{} (hash {}) is proved neither in place nor out of place",
+                  plan.program, plan.hash);
+  // Ranks of one launch must run the same form. The form of a rank that is Either
+  // follows from the plan alone: with both proved it never reads what it lacks, so
+  // out of place is right for it whatever the others do.
+  if (!plan.disjointProved)
+    shape.runInPlace = true;
+  else if (plan.inPlaceProved && !hasSilentRanks(plan.contract.collective))
+    shape.runInPlace = shape.form == Form::InPlace;
+  if (plan.divisible)
+    shape.runCount = roundUp(args.count, chunks);
+
+  llvm::Expected<Cut> cut = chooseCut(plan, shape.runCount, slotBytes, args.microBatches);
+  if (!cut)
+    return cut.takeError();
+  shape.cut = *cut;
+  return shape;
+}
+
+llvm::Expected<RankMemory::Bases> RankMemory::placeInPlace(const RankFacts &facts,
+                                                           const LaunchShape &shape,
+                                                           const LaunchArgs &args,
+                                                           int64_t elementBytes) {
+  const int64_t shard = shape.count * elementBytes, pitch = shape.runCount * elementBytes;
+  auto *out = static_cast<char *>(args.out);
+  const bool exact = !shape.isPadded();
+  char *base = nullptr;
+  bool copyIn = facts.needsIn;
+  if (exact && shape.form == Form::InPlace) {
+    base = out - facts.outPosition * shard;
+    copyIn = false;
+  } else if (exact && facts.needsOut && facts.outShards == facts.places) {
+    base = out; // has room for the input, so no stand-in is needed
+  } else if (exact && facts.needsOut && !facts.needsIn && facts.outWidth == facts.outShards) {
+    // Nothing but the places of `out` is touched here: an input does not exist.
+    base = out - facts.outPosition * shard;
+  } else {
+    if (!outStandIn.reserve(size_t(facts.places * pitch)))
+      return outOfMemory(facts.places * pitch);
+    base = outStandIn.data();
+    if (facts.needsOut)
+      result = base + facts.outPosition * pitch;
+  }
+  if (copyIn)
+    copyShards(base + facts.inPosition * pitch, pitch, static_cast<const char *>(args.in), shard,
+               facts.inShards, shard);
+  Bases bases{base, base};
+  if (facts.inWidth == facts.inShards)
+    bases.in += facts.inPosition * pitch;
+  if (facts.outWidth == facts.outShards)
+    bases.out += facts.outPosition * pitch;
+  return bases;
+}
+
+llvm::Expected<RankMemory::Bases> RankMemory::placeDisjoint(const RankFacts &facts,
+                                                            const LaunchShape &shape,
+                                                            const LaunchArgs &args,
+                                                            int64_t elementBytes) {
+  const int64_t shard = shape.count * elementBytes, pitch = shape.runCount * elementBytes;
+  const bool wideIn = facts.inWidth != facts.inShards;
+  const bool wideOut = facts.outWidth != facts.outShards;
+  Bases bases;
+  if (facts.needsIn) {
+    // Kernels do not write `in`: it is const for the caller, too.
+    bases.in = const_cast<char *>(static_cast<const char *>(args.in));
+    if (shape.isPadded() || wideIn || shape.form == Form::InPlace) {
+      if (!inStandIn.reserve(size_t(facts.inWidth * pitch)))
+        return outOfMemory(facts.inWidth * pitch);
+      bases.in = inStandIn.data();
+      copyShards(bases.in + (wideIn ? facts.inPosition * pitch : 0), pitch,
+                 static_cast<const char *>(args.in), shard, facts.inShards, shard);
+    }
+  }
+  bases.out = static_cast<char *>(args.out);
+  if (shape.isPadded() || wideOut || !facts.needsOut) {
+    // A rank without a result may still collect partial ones for others.
+    if (!outStandIn.reserve(size_t(facts.outWidth * pitch)))
+      return outOfMemory(facts.outWidth * pitch);
+    bases.out = outStandIn.data();
+    if (facts.needsOut)
+      result = bases.out + (wideOut ? facts.outPosition * pitch : 0);
+  }
+  return bases;
+}
+
+llvm::Error RankMemory::placeScratch(const Plan &plan, const LaunchShape &shape,
+                                     std::vector<void *> &pointers) {
+  const int64_t bytes = sizeOf(plan.type);
+  int64_t total = 0;
+  std::vector<int64_t> offsets(plan.buffers.size(), 0);
+  for (size_t b = 0; b < plan.buffers.size(); ++b) {
+    if (plan.buffers[b].role != Role::Scratch)
+      continue;
+    offsets[b] = total;
+    int64_t size = 0;
+    if (__builtin_mul_overflow(plan.buffers[b].chunks, shape.cut.stride * bytes, &size) ||
+        size > std::numeric_limits<int64_t>::max() / 2 - total)
+      return refuse(Failure::Machine, "no memory for {} scratch chunks of {} elements",
+                    plan.buffers[b].chunks, shape.cut.stride);
+    total += roundUp(size, int64_t(cacheLine));
+  }
+  if (!scratch.reserve(size_t(total)))
+    return outOfMemory(total);
+  for (size_t b = 0; b < plan.buffers.size(); ++b)
+    if (plan.buffers[b].role == Role::Scratch)
+      pointers[b] = scratch.data() + offsets[b];
+  return llvm::Error::success();
+}
+
+llvm::Error RankMemory::place(const Plan &plan, const RankFacts &facts, const LaunchShape &shape,
+                              const LaunchArgs &args, std::vector<void *> &pointers) {
+  result = nullptr;
+  llvm::Expected<Bases> bases = shape.runInPlace
+                                    ? placeInPlace(facts, shape, args, sizeOf(plan.type))
+                                    : placeDisjoint(facts, shape, args, sizeOf(plan.type));
+  if (!bases)
+    return bases.takeError();
+  pointers.assign(plan.buffers.size(), nullptr);
+  for (size_t b = 0; b < plan.buffers.size(); ++b)
+    if (plan.buffers[b].role != Role::Scratch)
+      pointers[b] = plan.buffers[b].role == Role::In ? bases->in : bases->out;
+  return placeScratch(plan, shape, pointers);
+}
+
+void RankMemory::finish(const Plan &plan, const RankFacts &facts, const LaunchShape &shape,
+                        const LaunchArgs &args) const {
+  if (!result)
+    return;
+  const int64_t bytes = sizeOf(plan.type);
+  const int64_t shard = shape.count * bytes, pitch = shape.runCount * bytes;
+  copyShards(static_cast<char *>(args.out), shard, result, pitch, facts.outShards, shard);
+}
+
+} // namespace ccl

@@ -1,0 +1,82 @@
+//===- Launch.h - What one launch of one rank does to memory ----------------===//
+//
+// Everything about a launch that needs no other rank: which form runs, where the
+// buffers are, how chunks are cut. Pure functions of the plan and the arguments;
+// ranks with equal arguments come to equal counts, forms and cuts.
+//===----------------------------------------------------------------------===//
+#pragma once
+
+#include "runtime/Communicator.h"
+#include "runtime/Memory.h"
+
+namespace ccl {
+
+/// Either: this rank has no input or no output, so its pointers do not tell.
+enum class Form : uint8_t { Disjoint, InPlace, Either };
+std::string_view name(Form form);
+
+/// What a plan says about one rank, found once.
+struct RankFacts {
+  bool needsIn = false;                    ///< `in` holds data at entry
+  bool needsOut = false;                   ///< `out` must hold something at exit
+  int64_t inShards = 0, outShards = 0;     ///< as the user counts
+  int64_t inPosition = 0, outPosition = 0; ///< in place: shard in the larger buffer
+  int64_t inWidth = 0, outWidth = 0;       ///< shards of the plan's buffers
+  int64_t places = 0;                      ///< shards of the larger buffer
+  int kernel = -1;                         ///< index into Plan::kernels
+  size_t indexInSet = 0;                   ///< among the ranks of that kernel
+};
+llvm::Expected<RankFacts> findFacts(const Plan &plan, int64_t rank);
+
+/// How chunks are cut: see KernelArgs.
+struct Cut {
+  int64_t microBatches = 1;
+  int64_t stride = 0;
+};
+/// Every slice of `plan.maxCount` chunks fits a slot of `slotBytes`; `atLeast` micro-
+/// batches. Fails if a slot cannot hold even one element of each chunk.
+llvm::Expected<Cut> chooseCut(const Plan &plan, int64_t count, int64_t slotBytes, int64_t atLeast);
+
+/// One launch of one rank.
+struct LaunchShape {
+  Form form = Form::Either; ///< of the caller's pointers
+  bool runInPlace = false;  ///< the form that the kernel runs
+  int64_t count = 0;        ///< the caller's
+  int64_t runCount = 0;     ///< the kernel's: padded if the plan is `divisible`
+  Cut cut;
+  bool isPadded() const { return count != runCount; }
+};
+llvm::Expected<LaunchShape> findShape(const Plan &plan, const RankFacts &facts, int64_t rank,
+                                      const LaunchArgs &args, int64_t slotBytes);
+
+/// Memory of one rank that launches share: scratch and stand-ins for the caller's
+/// buffers. Grows only at the start of the owner's launch: by then every peer that
+/// read the old memory directly has told so, since the owner's last launch waited.
+class RankMemory {
+public:
+  /// Fills `pointers` (one per plan buffer) and copies the input where the kernel
+  /// does not take it from the caller's buffer.
+  llvm::Error place(const Plan &plan, const RankFacts &facts, const LaunchShape &shape,
+                    const LaunchArgs &args, std::vector<void *> &pointers);
+  /// Copies the result out, if the kernel did not write it into the caller's buffer.
+  void finish(const Plan &plan, const RankFacts &facts, const LaunchShape &shape,
+              const LaunchArgs &args) const;
+
+private:
+  /// Where the kernel finds shard 0 of the plan's `in` and `out`.
+  struct Bases {
+    char *in = nullptr;
+    char *out = nullptr;
+  };
+  llvm::Expected<Bases> placeInPlace(const RankFacts &facts, const LaunchShape &shape,
+                                     const LaunchArgs &args, int64_t elementBytes);
+  llvm::Expected<Bases> placeDisjoint(const RankFacts &facts, const LaunchShape &shape,
+                                      const LaunchArgs &args, int64_t elementBytes);
+  llvm::Error placeScratch(const Plan &plan, const LaunchShape &shape,
+                           std::vector<void *> &pointers);
+
+  AlignedBuffer scratch, inStandIn, outStandIn;
+  const char *result = nullptr; ///< where `finish` copies from; null: nothing to copy
+};
+
+} // namespace ccl

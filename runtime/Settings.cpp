@@ -1,0 +1,282 @@
+//===- Settings.cpp ---------------------------------------------------------===//
+#include "runtime/Settings.h"
+
+#include "runtime/Communicator.h"
+#include "runtime/Log.h"
+
+#include "llvm/ADT/StringExtras.h"
+#include "llvm/ADT/StringRef.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdlib>
+#include <limits>
+#include <optional>
+
+extern char **environ;
+
+namespace ccl {
+namespace {
+
+enum class Kind : uint8_t { Level, Subsystems, Text, Path, Flag, Seconds, Bytes, Via };
+
+struct Entry {
+  Setting setting;
+  std::string_view name;
+  Kind kind;
+  std::string_view defaultText;
+  std::string_view description;
+};
+
+constexpr std::array<Entry, 12> table = {{
+    {Setting::Debug, "CCL_DEBUG", Kind::Level, "WARN",
+     "How much is logged; each level includes those before it."},
+    {Setting::DebugSubsys, "CCL_DEBUG_SUBSYS", Kind::Subsystems, "ALL",
+     "Which parts log at INFO and TRACE: INIT, ENV, PLAN, CHECK, COMPILE, CACHE, COLL, WAIT, "
+     "ABORT; `^` in front means all but these."},
+    {Setting::DebugFile, "CCL_DEBUG_FILE", Kind::Path, "",
+     "File for the log instead of stderr; %h becomes the host, %p the process."},
+    {Setting::CollTrace, "CCL_COLL_TRACE", Kind::Flag, "0",
+     "Log a line for each collective: which program ran, on what, and why."},
+    {Setting::CacheDir, "CCL_CACHE_DIR", Kind::Path, "${XDG_CACHE_HOME:-~/.cache}/ccl",
+     "Folder of compiled programs; `none` turns the cache off."},
+    {Setting::DumpDir, "CCL_DUMP_DIR", Kind::Path, "",
+     "Folder that gets every stage of every compilation."},
+    {Setting::OverrideDir, "CCL_OVERRIDE_DIR", Kind::Path, "",
+     "Folder with stages that replace those of the same name in a dump; they are proved again."},
+    {Setting::AlwaysCompile, "CCL_ALWAYS_COMPILE", Kind::Flag, "0",
+     "Do not read compiled programs from the cache."},
+    {Setting::Algo, "CCL_ALGO", Kind::Text, "", "Algorithm to use for collectives that name none."},
+    {Setting::Timeout, "CCL_TIMEOUT", Kind::Seconds, "30",
+     "Longest wait of a collective; then the communicator is aborted."},
+    {Setting::SlotBytes, "CCL_SLOT_BYTES", Kind::Bytes, "128K",
+     "Size of one slot of a channel; larger transfers take more micro-batches."},
+    {Setting::Via, "CCL_VIA", Kind::Via, "auto",
+     "How data moves: through slots (staged), from memory to memory (direct), or either."},
+}};
+
+constexpr bool isInEnumOrder() {
+  for (size_t i = 0; i < table.size(); ++i)
+    if (static_cast<size_t>(table[i].setting) != i)
+      return false;
+  return true;
+}
+static_assert(isInEnumOrder());
+
+std::string_view describe(Kind kind) {
+  switch (kind) {
+  case Kind::Level:
+    return "VERSION, WARN, INFO or TRACE";
+  case Kind::Subsystems:
+    return "list of subsystems";
+  case Kind::Text:
+    return "text";
+  case Kind::Path:
+    return "path";
+  case Kind::Flag:
+    return "0 or 1";
+  case Kind::Seconds:
+    return "seconds, over 0";
+  case Kind::Bytes:
+    return "bytes, K, M and G are binary";
+  case Kind::Via:
+    return "auto, staged or direct";
+  }
+  return "";
+}
+
+std::optional<double> parseFlag(llvm::StringRef text) {
+  const std::string lower = text.lower();
+  if (lower == "1" || lower == "true" || lower == "yes" || lower == "on")
+    return 1;
+  if (lower == "0" || lower == "false" || lower == "no" || lower == "off")
+    return 0;
+  return std::nullopt;
+}
+
+std::optional<double> parseSeconds(llvm::StringRef text) {
+  double seconds = 0;
+  // A deadline has to exist: infinity, zero and NaN are none. A year is plenty.
+  if (text.getAsDouble(seconds) || !(seconds > 0) || !(seconds <= 365.0 * 86400))
+    return std::nullopt;
+  return seconds;
+}
+
+std::optional<double> parseBytes(llvm::StringRef text) {
+  int shift = 0;
+  const std::string upper = text.upper();
+  llvm::StringRef digits(upper);
+  digits.consume_back("B");
+  if (digits.consume_back("K"))
+    shift = 10;
+  else if (digits.consume_back("M"))
+    shift = 20;
+  else if (digits.consume_back("G"))
+    shift = 30;
+  uint64_t value = 0;
+  if (digits.trim().getAsInteger(10, value) || value == 0 || value > (uint64_t(1) << 40 >> shift))
+    return std::nullopt;
+  return double(value << shift);
+}
+
+std::string expandPath(Setting setting, llvm::StringRef text, bool isDefault) {
+  if (setting == Setting::CacheDir) {
+    if (text == "none")
+      return "";
+    if (isDefault) {
+      const char *cache = std::getenv("XDG_CACHE_HOME");
+      if (cache && *cache == '/')
+        return std::string(cache) + "/ccl";
+      const char *home = std::getenv("HOME");
+      return home && *home ? std::string(home) + "/.cache/ccl" : "";
+    }
+  }
+  const char *home = std::getenv("HOME");
+  if (home && (text == "~" || text.starts_with("~/")))
+    return home + text.drop_front(1).str();
+  return text.str();
+}
+
+/// The name of the table that `unknown` was probably meant to be, or "".
+std::string_view nearest(llvm::StringRef unknown) {
+  std::string_view best;
+  unsigned bestDistance = unsigned(unknown.size() / 2) + 1;
+  for (const Entry &entry : table) {
+    const unsigned distance = unknown.edit_distance(llvm::StringRef(entry.name));
+    if (distance < bestDistance) {
+      bestDistance = distance;
+      best = entry.name;
+    }
+  }
+  return best;
+}
+
+} // namespace
+
+Settings::Settings() : values(table.size()) {
+  for (size_t i = 0; i < table.size(); ++i) {
+    // The table's own defaults parse; a unit test goes through all of them.
+    llvm::consumeError(set(i, table[i].defaultText));
+    values[i].fromEnvironment = false;
+    if (table[i].kind == Kind::Path)
+      values[i].text = expandPath(table[i].setting, table[i].defaultText, true);
+  }
+}
+
+llvm::Error Settings::set(size_t index, std::string_view text) {
+  const Entry &entry = table[index];
+  Value value{std::string(text), true, 0};
+  std::optional<double> number = 0;
+  switch (entry.kind) {
+  case Kind::Level:
+    if (!log::parseLevel(text))
+      number = std::nullopt;
+    break;
+  case Kind::Subsystems:
+    if (!log::parseSubsystems(text))
+      number = std::nullopt;
+    break;
+  case Kind::Via:
+    if (text != "auto" && text != "staged" && text != "direct")
+      number = std::nullopt;
+    break;
+  case Kind::Flag:
+    number = parseFlag(text);
+    break;
+  case Kind::Seconds:
+    number = parseSeconds(text);
+    break;
+  case Kind::Bytes:
+    number = parseBytes(text);
+    break;
+  case Kind::Path:
+    value.text = expandPath(entry.setting, text, false);
+    break;
+  case Kind::Text:
+    break;
+  }
+  if (!number)
+    return llvm::make_error<RuntimeError>(
+        Failure::BadArgument,
+        fmt::format("{}={}: expected {}", entry.name, text, describe(entry.kind)));
+  value.number = *number;
+  values[index] = std::move(value);
+  return llvm::Error::success();
+}
+
+llvm::Expected<Settings> Settings::fromEnvironment(const char *const *environment) {
+  Settings settings;
+  for (const char *const *e = environment ? environment : environ; e && *e; ++e) {
+    auto [name, value] = llvm::StringRef(*e).split('=');
+    if (!name.starts_with("CCL_") || value.empty())
+      continue;
+    const auto *entry = std::find_if(table.begin(), table.end(), [&](const Entry &t) {
+      return std::string_view(name) == t.name;
+    });
+    if (entry != table.end()) {
+      if (llvm::Error e = settings.set(size_t(entry - table.begin()), value))
+        return e;
+      continue;
+    }
+    const std::string_view guess = nearest(name);
+    settings.unknown.push_back(
+        guess.empty()
+            ? fmt::format("unknown setting {}", std::string_view(name))
+            : fmt::format("unknown setting {}: did you mean {}?", std::string_view(name), guess));
+  }
+  // The order of the environment is an accident of the shell.
+  std::sort(settings.unknown.begin(), settings.unknown.end());
+  return settings;
+}
+
+void Settings::report() const {
+  log::Options options;
+  options.level = log::parseLevel(text(Setting::Debug)).value_or(log::Level::Warn);
+  options.subsystems = log::parseSubsystems(text(Setting::DebugSubsys)).value_or(~0u);
+  options.file = text(Setting::DebugFile);
+  options.collectives = flag(Setting::CollTrace);
+  if (std::optional<std::string> problem = log::configure(options))
+    log::warn(log::Subsystem::Env, -1, "CCL_DEBUG_FILE: {}", *problem);
+  log::print(log::Level::Version, log::Subsystem::Init, -1, "ccl {}", CCL_VERSION);
+  for (const std::string &warning : unknown)
+    log::warn(log::Subsystem::Env, -1, "{}", warning);
+  for (const Row &row : list())
+    if (row.source != "default")
+      log::info(log::Subsystem::Env, -1, "{} {} (from {})", row.name, row.value, row.source);
+}
+
+const std::string &Settings::text(Setting setting) const { return values[size_t(setting)].text; }
+
+bool Settings::flag(Setting setting) const { return values[size_t(setting)].number != 0; }
+
+int64_t Settings::bytes(Setting setting) const { return int64_t(values[size_t(setting)].number); }
+
+std::chrono::milliseconds Settings::duration(Setting setting) const {
+  return std::chrono::milliseconds(
+      std::max<int64_t>(1, int64_t(values[size_t(setting)].number * 1000)));
+}
+
+std::string_view Settings::source(Setting setting) const {
+  return values[size_t(setting)].fromEnvironment ? "env" : "default";
+}
+
+std::vector<Settings::Row> Settings::list() const {
+  std::vector<Row> rows;
+  for (size_t i = 0; i < table.size(); ++i)
+    rows.push_back({table[i].name, describe(table[i].kind), table[i].defaultText,
+                    table[i].description, source(table[i].setting), values[i].text});
+  return rows;
+}
+
+std::string Settings::toMarkdown() {
+  std::string page = "| variable | value | default | meaning |\n|---|---|---|---|\n";
+  for (const Entry &entry : table)
+    page += fmt::format("| `{}` | {} | {} | {} |\n", entry.name, describe(entry.kind),
+                        entry.defaultText.empty() ? "" : fmt::format("`{}`", entry.defaultText),
+                        entry.description);
+  return page;
+}
+
+} // namespace ccl

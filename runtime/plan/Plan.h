@@ -1,0 +1,120 @@
+//===- Plan.h - What the compiler hands to the runtime --------------------===//
+//
+// A Plan is one program for one (element type, reduction, machine): object code
+// for every class of ranks, and the facts that a launch needs. No LLVM here.
+//
+// The second half is the ABI between generated code and runtime. Generated code
+// knows these structs by their field offsets: codegen/host emits GEPs from
+// `offsetof`, so both change together.
+//===----------------------------------------------------------------------===//
+#pragma once
+
+#include "dialect/model/Contract.h"
+
+#include <cstddef>
+#include <string>
+#include <vector>
+
+namespace ccl {
+
+enum class ElementType : uint32_t { I8, U8, I32, U32, I64, U64, F16, BF16, F32, F64, F8E4M3, F8E5M2 };
+int64_t sizeOf(ElementType t);
+/// nccl-tests' names: "float", "double", "int32", ...
+std::string_view name(ElementType t);
+/// Takes nccl-tests' names and MLIR's ("f32", "i32").
+std::optional<ElementType> parseElementType(std::string_view text);
+
+struct BufferPlan {
+  std::string name;
+  model::Role role;   ///< In, Out or Scratch: lowering leaves no InOut
+  int64_t chunks = 1; ///< linear chunks on every rank
+};
+
+/// All channels of one (direction, tag, slots): the peer is the second index.
+struct ChannelFamily {
+  bool to = true;
+  int32_t tag = 0;
+  int32_t slots = 0; ///< 0: signals only
+};
+
+struct KernelPlan {
+  std::vector<std::pair<int64_t, int64_t>> ranks; ///< half-open intervals
+  std::string symbol;
+  std::vector<ChannelFamily> channels;
+  /// Peers reached through channels[i], for rank r in `ranks`:
+  /// peers[i][index of r in the rank set].
+  std::vector<std::vector<std::vector<int32_t>>> peers;
+};
+
+struct Plan {
+  std::string program;   ///< name of the algorithm, for logs
+  std::string hash;      ///< hex; names cache entries
+  model::Contract contract;
+  ElementType type = ElementType::F32;
+  std::vector<BufferPlan> buffers;
+  std::vector<KernelPlan> kernels;
+  std::string object;    ///< one ELF object that defines every kernel's symbol
+  int64_t maxCount = 1;  ///< most chunks that one transfer moves through a slot
+  bool divisible = false;     ///< see model::AlgorithmReport::divisible
+  bool disjointProved = true; ///< which forms were proved
+  bool inPlaceProved = false;
+  bool direct = false;   ///< some operand is a peer's buffer
+  int32_t minSlots = 0;
+  int32_t pipelineStages = 1; ///< over 1: launch with several micro-batches
+
+  int64_t ranks() const { return contract.ranks; }
+};
+
+//===----------------------------------------------------------------------===//
+// ABI of generated code
+//===----------------------------------------------------------------------===//
+
+/// One end of a channel. `next` is private to the owner, so a signal needs no
+/// atomic read-modify-write: a sequence number is stored, never incremented.
+struct ChannelEnd {
+  uint64_t next = 0;         ///< operations done on this end, over all launches
+  uint64_t *arrive = nullptr; ///< written by the peer: slots filled (from), freed (to)
+  uint64_t *depart = nullptr; ///< written by this end
+  char *slots = nullptr;      ///< data channels: numSlots * slotBytes
+  int64_t slotBytes = 0;
+  int64_t numSlots = 0;
+  int32_t peer = -1;
+  int32_t tag = 0;
+  int32_t to = 0;
+};
+
+struct KernelArgs;
+/// Slow path of a wait: returns 0 when *counter >= value, otherwise a
+/// non-zero code with which the kernel returns at once (abort, time-out).
+using WaitFunction = int32_t (*)(KernelArgs *args, ChannelEnd *end, uint64_t value);
+
+struct KernelArgs {
+  int64_t me = 0;
+  int64_t ranks = 1;
+  int64_t count = 0;        ///< elements of one shard
+  int64_t microBatches = 1; ///< every chunk is cut into so many slices
+  int64_t stride = 0;       ///< elements between chunks in scratch and in a slot
+  /// buffers[b]: this rank's memory for Plan::buffers[b].
+  void *const *buffers = nullptr;
+  /// peers[rank][b]: another rank's memory, valid after a wait on that rank.
+  void *const *const *peers = nullptr;
+  /// channels[family * ranks + peer], null where unused.
+  ChannelEnd *const *channels = nullptr;
+  WaitFunction wait = nullptr;
+  void *context = nullptr;  ///< the runtime's own
+  int64_t instruction = 0;  ///< generated code stores the last one begun
+  int64_t microBatch = 0;   ///< and the micro-batch
+};
+
+/// A compiled rank program. Per micro-batch it does the program once:
+///   - counters: a `from` end waits for *arrive >= next + 1, uses slot
+///     next % numSlots, stores *depart = ++next (release). A `to` end waits for
+///     *arrive + numSlots >= next + 1, fills slot next % numSlots, stores
+///     *depart = ++next (release). Signal: *depart = ++next. Wait: *arrive >= ++next.
+///   - places: in/out chunk k covers [linearStart(k), linearStart(k) + len) of the
+///     shard row, slice i of m the part [i len / m, (i + 1) len / m) of it; scratch
+///     chunk k starts at k * stride; chunk j of a slot at j * stride.
+///   - length: that of the in/out operand's slice if there is one, else `stride`.
+using Kernel = int32_t (*)(KernelArgs *args);
+
+} // namespace ccl

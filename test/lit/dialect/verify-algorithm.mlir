@@ -1,0 +1,343 @@
+// The numbered constraints of L1 ops (docs/semantics.md).
+// RUN: ccl-opt %s -split-input-file -verify-diagnostics -allow-unregistered-dialect
+
+// expected-error@+1 {{'ccl.algorithm' op size parameters have type index, got 'i32'}}
+ccl.algorithm @algorithm_c1(%n: i32) implements #ccl.contract<custom> {
+}
+
+// -----
+
+ccl.algorithm @algorithm_c2(%n: index) implements #ccl.contract<custom> {
+  // expected-error@+1 {{'arith.addi' op is not allowed in an algorithm}}
+  %m = arith.addi %n, %n : index
+}
+
+// -----
+
+ccl.algorithm @algorithm_c3 implements #ccl.contract<custom> {
+  // expected-note@+1 {{the first buffer is here}}
+  %x = ccl.buffer inout ranks(4) chunks(4)
+  // expected-error@+1 {{'ccl.buffer' op has another rank grid than the first buffer}}
+  %t = ccl.buffer scratch ranks(2, 2) chunks(1)
+}
+
+// -----
+
+ccl.algorithm @algorithm_c3_extent implements #ccl.contract<custom> {
+  // expected-note@+1 {{the first buffer is here}}
+  %x = ccl.buffer inout ranks(4) chunks(4)
+  // expected-error@+1 {{'ccl.buffer' op has another rank grid than the first buffer}}
+  %t = ccl.buffer scratch ranks(5) chunks(1)
+}
+
+// -----
+
+ccl.algorithm @algorithm_c4 implements #ccl.contract<custom> {
+  // expected-note@+1 {{the first is here}}
+  %x = ccl.buffer in ranks(4) chunks(4)
+  // expected-error@+1 {{'ccl.buffer' op is a second 'in' buffer; there may be one}}
+  %y = ccl.buffer in ranks(4) chunks(4)
+}
+
+// -----
+
+ccl.algorithm @algorithm_c4_inout implements #ccl.contract<custom> {
+  %x = ccl.buffer inout ranks(4) chunks(4)
+  // expected-error@+1 {{'ccl.buffer' op 'out' and 'inout' exclude each other}}
+  %y = ccl.buffer out ranks(4) chunks(4)
+}
+
+// -----
+
+// expected-error@+1 {{'ccl.algorithm' op there is no topology @nowhere}}
+ccl.algorithm @algorithm_c5 implements #ccl.contract<custom> on @nowhere {
+}
+
+// -----
+
+ccl.algorithm @buffer_c1 implements #ccl.contract<custom> {
+  affine.for %i = 0 to 4 {
+    // expected-error@+1 {{'ccl.buffer' op stands at the top of ccl.algorithm or ccl.program}}
+    %x = ccl.buffer scratch ranks(4) chunks(4)
+  }
+}
+
+// -----
+
+ccl.algorithm @buffer_c1_ranks implements #ccl.contract<custom> {
+  // expected-error@+1 {{'ccl.buffer' op needs ranks(...) in an algorithm}}
+  %x = ccl.buffer scratch chunks(4)
+}
+
+// -----
+
+ccl.algorithm @buffer_c2 implements #ccl.contract<custom> {
+  // expected-error@+1 {{'ccl.buffer' op extent 0 is below 1}}
+  %x = ccl.buffer inout ranks(4) chunks(0)
+}
+
+// -----
+
+ccl.algorithm @buffer_c2_axes implements #ccl.contract<custom> {
+  // expected-error@+1 {{'ccl.buffer' op needs at least one chunk axis}}
+  %x = ccl.buffer inout ranks(4) chunks()
+}
+
+// -----
+
+ccl.algorithm @buffer_c2_limit implements #ccl.contract<custom> {
+  // expected-error@+1 {{'ccl.buffer' op has a grid of more than 2^40 places}}
+  %x = ccl.buffer inout ranks(4) chunks(1048576, 1048577)
+}
+
+// -----
+
+ccl.algorithm @copy_c1 implements #ccl.contract<custom> {
+  // expected-note@+1 {{the buffer is here}}
+  %x = ccl.buffer inout ranks(2, 2) chunks(4)
+  // expected-error@+1 {{'ccl.copy' op the source needs 3 indices (2 for the rank, 1 for the chunk), got 2}}
+  ccl.copy %x[0, 0] into %x[0, 1, 0]
+}
+
+// -----
+
+ccl.algorithm @copy_c2 implements #ccl.contract<custom> {
+  %x = ccl.buffer inout ranks(4) chunks(2)
+  // expected-error@+1 {{'ccl.copy' op the destination's rank 4 is outside [0, 4)}}
+  ccl.copy %x[0, 0] into %x[4, 0]
+}
+
+// -----
+
+ccl.algorithm @copy_c2_chunk implements #ccl.contract<custom> {
+  %x = ccl.buffer inout ranks(4) chunks(2)
+  // expected-error@+1 {{'ccl.copy' op the source's chunk -1 is outside [0, 2)}}
+  ccl.copy %x[0, -1] into %x[1, 0]
+}
+
+// -----
+
+ccl.algorithm @copy_c2_count implements #ccl.contract<custom> {
+  %x = ccl.buffer inout ranks(4) chunks(4)
+  // expected-error@+1 {{'ccl.copy' op the source's chunks 3 to 4 are not all inside [0, 4)}}
+  ccl.copy %x[0, 3] into %x[1, 0] x 2
+}
+
+// -----
+
+ccl.algorithm @copy_c3 implements #ccl.contract<custom> {
+  %x = ccl.buffer inout ranks(4) chunks(4)
+  // expected-error@+1 {{'ccl.copy' op moves 0 chunks, needs at least 1}}
+  ccl.copy %x[0, 0] into %x[1, 0] x 0
+}
+
+// -----
+
+%b = "test.buffer"() : () -> !ccl.buffer
+// expected-error@+1 {{'ccl.copy' op stands in ccl.algorithm}}
+"ccl.copy"(%b, %b) <{srcMap = affine_map<() -> (0)>, dstMap = affine_map<() -> (0)>,
+  operandSegmentSizes = array<i32: 1, 0, 1, 0>}> {copy_c4} : (!ccl.buffer, !ccl.buffer) -> ()
+
+// -----
+
+ccl.algorithm @copy_c4_symbol implements #ccl.contract<custom> {
+  %x = ccl.buffer inout ranks(4) chunks(4)
+  affine.for %r = 0 to 4 {
+    // expected-error@+1 {{'ccl.copy' op index operand 0 is no affine symbol: use loop variables, size parameters and constants}}
+    ccl.copy %x[0, symbol(%r)] into %x[1, 0]
+  }
+}
+
+// -----
+
+ccl.algorithm @copy_c5 implements #ccl.contract<custom> {
+  %x = ccl.buffer in ranks(4) chunks(4)
+  // expected-error@+1 {{'ccl.copy' op writes an 'in' buffer}}
+  ccl.copy %x[0, 0] into %x[1, 0]
+}
+
+// -----
+
+ccl.algorithm @copy_c2_reduce implements #ccl.contract<all_reduce, sum> {
+  %x = ccl.buffer inout ranks(4) chunks(2)
+  // expected-error@+1 {{'ccl.reduce' op the source's rank 7 is outside [0, 4)}}
+  ccl.reduce %x[7, 0] into %x[0, 0]
+}
+
+// -----
+
+ccl.algorithm @reduce_c6 implements #ccl.contract<all_gather> {
+  %x = ccl.buffer inout ranks(4) chunks(4)
+  // expected-error@+1 {{'ccl.reduce' op reduces, but the contract #ccl.contract<all_gather> names no reduction}}
+  ccl.reduce %x[0, 0] into %x[1, 0]
+}
+
+// -----
+
+ccl.algorithm @apply_c1 implements #ccl.contract<custom> {
+  %x = ccl.buffer inout ranks(4) chunks(4)
+  // expected-error@+1 {{'ccl.apply' op there is no algorithm @nothing}}
+  ccl.apply @nothing on %x by affine_map<(r, c) -> (r, c)>
+}
+
+// -----
+
+ccl.algorithm @apply_c1_cycle implements #ccl.contract<custom> {
+  %x = ccl.buffer inout ranks(4) chunks(4)
+  ccl.apply @other on %x by affine_map<(r, c) -> (r, c)>
+}
+ccl.algorithm @other implements #ccl.contract<custom> {
+  %x = ccl.buffer inout ranks(4) chunks(4)
+  // expected-error@+1 {{'ccl.apply' op algorithm @other applies itself}}
+  ccl.apply @apply_c1_cycle on %x by affine_map<(r, c) -> (r, c)>
+}
+
+// -----
+
+ccl.algorithm @callee(%n: index) implements #ccl.contract<custom> {
+  %x = ccl.buffer inout ranks(%n) chunks(%n)
+}
+ccl.algorithm @apply_c2 implements #ccl.contract<custom> {
+  %x = ccl.buffer inout ranks(4) chunks(4)
+  // expected-error@+1 {{'ccl.apply' op @callee has 1 size parameters, got 0}}
+  ccl.apply @callee on %x by affine_map<(r, c) -> (r, c)>
+}
+
+// -----
+
+ccl.algorithm @callee implements #ccl.contract<custom> {
+  %x = ccl.buffer in ranks(4) chunks(4)
+  %y = ccl.buffer out ranks(4) chunks(4)
+  %t = ccl.buffer scratch ranks(4) chunks(4)
+}
+ccl.algorithm @apply_c2_buffers implements #ccl.contract<custom> {
+  %x = ccl.buffer inout ranks(4) chunks(4)
+  // expected-error@+1 {{'ccl.apply' op @callee has 2 buffers to bind, got 1}}
+  ccl.apply @callee on %x by affine_map<(r, c) -> (r, c)>
+}
+
+// -----
+
+ccl.algorithm @callee implements #ccl.contract<custom> {
+  %x = ccl.buffer inout ranks(4) chunks(4)
+}
+ccl.algorithm @apply_c3 implements #ccl.contract<custom> {
+  %x = ccl.buffer inout ranks(2, 4) chunks(4)
+  // expected-error@+1 {{'ccl.apply' op the map takes 3 indices (@callee's ranks and chunks, then the groups) to 3; this one takes 2 to 2}}
+  ccl.apply @callee on %x by affine_map<(r, c) -> (r, c)> groups(2)
+}
+
+// -----
+
+ccl.algorithm @callee implements #ccl.contract<custom> {
+  %x = ccl.buffer inout ranks(4) chunks(4)
+}
+ccl.algorithm @apply_c3_none implements #ccl.contract<custom> {
+  %x = ccl.buffer inout ranks(4) chunks(4)
+  // expected-error@+1 {{'ccl.apply' op needs 'by' and a map for every buffer, or 'along' and an axis}}
+  ccl.apply @callee on %x
+}
+
+// -----
+
+ccl.algorithm @callee implements #ccl.contract<custom> {
+  %x = ccl.buffer inout ranks(4) chunks(4)
+}
+ccl.algorithm @apply_c3_both implements #ccl.contract<custom> {
+  %x = ccl.buffer inout ranks(4) chunks(4)
+  // expected-error@+1 {{'ccl.apply' op takes either 'along' or maps and groups}}
+  ccl.apply @callee along "gpu" on %x by affine_map<(r, c) -> (r, c)>
+}
+
+// -----
+
+ccl.algorithm @callee implements #ccl.contract<custom> {
+  %x = ccl.buffer inout ranks(4) chunks(4)
+}
+ccl.algorithm @apply_c3_topology implements #ccl.contract<custom> {
+  %x = ccl.buffer inout ranks(4) chunks(4)
+  // expected-error@+1 {{'ccl.apply' op 'along' needs an algorithm with 'on @topology'}}
+  ccl.apply @callee along "gpu" on %x
+}
+
+// -----
+
+ccl.topology @t ranks(gpu = 4) {
+}
+ccl.algorithm @callee implements #ccl.contract<custom> {
+  %x = ccl.buffer inout ranks(4) chunks(4)
+}
+ccl.algorithm @apply_c3_axis implements #ccl.contract<custom> on @t {
+  %x = ccl.buffer inout ranks(4) chunks(4)
+  // expected-error@+1 {{'ccl.apply' op topology @t has no axis "node"}}
+  ccl.apply @callee along "node" on %x
+}
+
+// -----
+
+ccl.algorithm @callee implements #ccl.contract<custom> {
+  %x = ccl.buffer inout ranks(4) chunks(4)
+}
+ccl.algorithm @apply_c4 implements #ccl.contract<custom> {
+  %x = ccl.buffer inout ranks(4) chunks(4)
+  affine.for %i = 0 to 2 {
+    // expected-error@+1 {{'ccl.apply' op stands at the top of an algorithm or in ccl.pipeline}}
+    ccl.apply @callee on %x by affine_map<(r, c) -> (r, c)>
+  }
+}
+
+// -----
+
+ccl.algorithm @pipeline_c1 implements #ccl.contract<custom> {
+  %x = ccl.buffer inout ranks(4) chunks(4)
+  // expected-error@+1 {{'ccl.pipeline' op needs at least two stages}}
+  ccl.pipeline {
+    ccl.copy %x[0, 0] into %x[1, 0]
+  }
+}
+
+// -----
+
+ccl.algorithm @schedule_c1 implements #ccl.contract<custom> {
+  %x = ccl.buffer inout ranks(4) chunks(4)
+  // expected-error@+1 {{'ccl.schedule' op the table is a tensor<Nx9xi64>, got 'tensor<1x8xi64>'}}
+  ccl.schedule %x dense<[[0, 0, 0, 0, 0, 1, 0, 0]]> : tensor<1x8xi64>
+}
+
+// -----
+
+ccl.algorithm @schedule_c1_step implements #ccl.contract<custom> {
+  %x = ccl.buffer inout ranks(4) chunks(4)
+  // expected-error@+1 {{'ccl.schedule' op row 1: step 0 after step 1}}
+  ccl.schedule %x dense<[[1, 0, 0, 0, 0, 1, 0, 0, 1],
+                         [0, 0, 0, 0, 0, 2, 0, 0, 1]]> : tensor<2x9xi64>
+}
+
+// -----
+
+ccl.algorithm @schedule_c1_kind implements #ccl.contract<custom> {
+  %x = ccl.buffer inout ranks(4) chunks(4)
+  // expected-error@+1 {{'ccl.schedule' op row 0: kind 2 is neither 0 (copy) nor 1 (reduce)}}
+  ccl.schedule %x dense<[[0, 2, 0, 0, 0, 1, 0, 0, 1]]> : tensor<1x9xi64>
+}
+
+// -----
+
+ccl.algorithm @schedule_c1_buffer implements #ccl.contract<custom> {
+  %x = ccl.buffer inout ranks(4) chunks(4)
+  // expected-error@+1 {{'ccl.schedule' op row 0: buffer 1 is outside [0, 1)}}
+  ccl.schedule %x dense<[[0, 0, 0, 0, 0, 1, 1, 0, 1]]> : tensor<1x9xi64>
+}
+
+// -----
+
+ccl.algorithm @schedule_c1_count implements #ccl.contract<custom> {
+  %x = ccl.buffer inout ranks(4) chunks(4)
+  // expected-error@+1 {{'ccl.schedule' op row 0: count 0 is below 1}}
+  ccl.schedule %x dense<[[0, 0, 0, 0, 0, 1, 0, 0, 0]]> : tensor<1x9xi64>
+}
+
+// -----
+
+// expected-error@+1 {{'ccl.schedule' op stands in ccl.algorithm}}
+"ccl.schedule"() <{table = dense<[[0, 0, 0, 0, 0, 1, 0, 0, 1]]> : tensor<1x9xi64>}> {schedule_c2} : () -> ()

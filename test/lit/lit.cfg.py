@@ -1,0 +1,48 @@
+# How lit runs our tests. lit.site.cfg.py in the build tree sets the paths (ccl_*).
+import os
+import platform
+import shutil
+
+import lit.formats
+
+config.name = "ccl"
+config.test_format = lit.formats.ShTest(execute_external=False)
+config.suffixes = [".mlir", ".test"]
+# Inputs of tests, not tests.
+config.excludes = ["Inputs"]
+config.test_source_root = os.path.dirname(__file__)
+config.test_exec_root = os.path.join(config.ccl_build, "test", "lit")
+
+# The sanitizers make everything slower.
+lit_config.maxIndividualTestTime = 360 if config.ccl_sanitize else 120
+
+# Nobody's settings from outside, and no object code of an earlier build.
+cache = os.path.join(config.test_exec_root, "cache")
+shutil.rmtree(cache, ignore_errors=True)
+os.makedirs(cache, mode=0o700)
+for name in list(config.environment):
+    if name.startswith("CCL_"):
+        del config.environment[name]
+config.environment["CCL_CACHE_DIR"] = cache
+config.environment["HOME"] = config.test_exec_root
+config.environment["LC_ALL"] = "C.UTF-8"
+config.environment["PATH"] = os.pathsep.join(
+    [os.path.join(config.ccl_build, "bin"), config.llvm_bin, os.environ["PATH"]])
+
+config.substitutions.append(("%root", config.ccl_root))
+config.substitutions.append(("%build", config.ccl_build))
+config.substitutions.append(("%examples", os.path.join(config.ccl_root, "examples")))
+config.substitutions.append(("%zero-wrong", f"{config.python} {config.test_source_root}/zero_wrong.py"))
+config.substitutions.append(("%python", config.python))
+
+if platform.machine() in ("x86_64", "AMD64"):
+    config.available_features.add("x86")
+# A collection of programs and topologies of other projects, if it lies beside us.
+corpus = os.path.join(os.path.dirname(config.ccl_root), "shared", "corpus")
+if os.path.isdir(corpus):
+    config.available_features.add("corpus")
+    config.substitutions.append(("%corpus", corpus))
+if shutil.which("clang-format-19"):
+    config.available_features.add("clang-format")
+config.available_features.add(
+    {"": "plain", "address": "asan", "thread": "tsan"}[config.ccl_sanitize])

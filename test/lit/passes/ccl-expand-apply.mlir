@@ -1,0 +1,123 @@
+// RUN: ccl-opt %s --ccl-expand-apply --split-input-file | FileCheck %s
+// What is expanded meets its contract:
+// RUN: ccl-opt %s --ccl-expand-apply --ccl-check-algorithm --split-input-file -o /dev/null
+
+// A map and groups: the rank loop gets the group as a further dimension, and the
+// callee's scratch becomes the caller's.
+ccl.algorithm @exchange(%n: index) implements #ccl.contract<all_reduce, sum> {
+  %x = ccl.buffer inout ranks(%n) chunks(1)
+  %t = ccl.buffer scratch ranks(%n) chunks(%n)
+  affine.for %s = 1 to %n {
+    affine.parallel (%r) = (0) to (symbol(%n)) {
+      ccl.copy %x[%r, 0] into %t[(%r + %s) mod symbol(%n), %r]
+    }
+  }
+  affine.for %s = 1 to %n {
+    affine.parallel (%r) = (0) to (symbol(%n)) {
+      ccl.reduce %t[%r, (%r + %s) mod symbol(%n)] into %x[%r, 0]
+    }
+  }
+}
+// CHECK-NOT: ccl.algorithm @exchange
+// CHECK-LABEL: ccl.algorithm @grouped
+// CHECK: %x = ccl.buffer inout ranks(2, 4) chunks(2)
+// CHECK: %[[T0:.*]] = ccl.buffer scratch ranks(2, 4) chunks({{.*}}4)
+// CHECK: %[[T1:.*]] = ccl.buffer scratch ranks(2, 4) chunks({{.*}}2)
+// CHECK: affine.for %[[S:.*]] = 1 to 4 {
+// CHECK:   affine.parallel (%[[N:.*]], %[[C:.*]], %[[R:.*]]) = (0, 0, 0) to (2, 2, 4) {
+// CHECK:     ccl.copy %x[%[[N]], %[[R]], %[[C]]] into
+ccl.algorithm @grouped implements #ccl.contract<all_reduce, sum> {
+  %x = ccl.buffer inout ranks(2, 4) chunks(2)
+  // Inside each node, chunk by chunk; then across nodes.
+  ccl.apply @exchange(4) on %x by affine_map<(r, c, n, k) -> (n, r, k)> groups(2, 2)
+  ccl.apply @exchange(2) on %x by affine_map<(r, c, g, k) -> (r, g, k)> groups(4, 2)
+}
+
+// -----
+
+// `along`: reduce-scatter ranges over all coordinates that are not scattered, the
+// all-reduce over the rank's own of those that are.
+ccl.topology @grid ranks(node = 2, gpu = 3) {
+}
+ccl.algorithm @rs(%n: index) implements #ccl.contract<reduce_scatter, sum> {
+  %x = ccl.buffer inout ranks(%n) chunks(%n)
+  affine.for %s = 1 to %n {
+    affine.parallel (%r) = (0) to (symbol(%n)) {
+      ccl.reduce %x[(%r + %s) mod symbol(%n), %r] into %x[%r, %r]
+    }
+  }
+}
+ccl.algorithm @ag(%n: index) implements #ccl.contract<all_gather> {
+  %x = ccl.buffer inout ranks(%n) chunks(%n)
+  affine.for %s = 1 to %n {
+    affine.parallel (%r) = (0) to (symbol(%n)) {
+      ccl.copy %x[(%r + %s) mod symbol(%n), (%r + %s) mod symbol(%n)] into %x[%r, (%r + %s) mod symbol(%n)]
+    }
+  }
+}
+// CHECK-LABEL: ccl.algorithm @nested
+// CHECK: affine.for %[[S:.*]] = 1 to 3 {
+// CHECK: affine.parallel (%[[N:.*]], %[[K:.*]], %[[R:.*]]) = (0, 0, 0) to (2, 2, 3) {
+// CHECK:   ccl.reduce %x[%[[N]], (%[[R]] + %[[S]]) mod 3, %[[K]], %[[R]]] into %x[%[[N]], %[[R]], %[[K]], %[[R]]]
+// CHECK: affine.for %[[S2:.*]] = 1 to 2 {
+// CHECK: affine.parallel (%[[G:.*]], %[[R2:.*]]) = (0, 0) to (3, 2) {
+// CHECK:   ccl.reduce %x[(%[[R2]] + %[[S2]]) mod 2, %[[G]], %[[R2]], %[[G]]] into %x[%[[R2]], %[[G]], %[[R2]], %[[G]]]
+ccl.algorithm @nested implements #ccl.contract<all_reduce, sum> on @grid {
+  %x = ccl.buffer inout ranks(2, 3) chunks(2, 3)
+  ccl.apply @rs(3) along "gpu" on %x
+  ccl.apply @rs(2) along "node" on %x
+  ccl.apply @ag(2) along "node" on %x
+  ccl.apply @ag(3) along "gpu" on %x
+}
+
+// -----
+
+// Stages of a pipeline are laid end to end and counted.
+// CHECK-LABEL: ccl.algorithm @staged
+// CHECK-SAME: attributes {ccl.stages = 2 : i64}
+// CHECK-NOT: ccl.pipeline
+// CHECK: ccl.copy
+// CHECK-NEXT: ccl.copy
+ccl.algorithm @staged implements #ccl.contract<broadcast> {
+  %x = ccl.buffer inout ranks(3) chunks(1)
+  ccl.pipeline {
+    ccl.copy %x[0, 0] into %x[1, 0]
+  }, {
+    ccl.copy %x[1, 0] into %x[2, 0]
+  }
+}
+
+// -----
+
+// Counts stay whole where chunks stay adjacent, and split where they do not.
+ccl.algorithm @pair implements #ccl.contract<custom> {
+  %x = ccl.buffer inout ranks(2) chunks(2)
+  ccl.copy %x[0, 0] into %x[1, 0] x 2
+}
+// CHECK-LABEL: ccl.algorithm @adjacent
+// CHECK: ccl.copy %x[{{.*}}, 0] into %x[{{.*}}, 0] x 2
+ccl.algorithm @adjacent implements #ccl.contract<custom> {
+  %x = ccl.buffer inout ranks(2) chunks(2)
+  ccl.apply @pair on %x by affine_map<(r, c) -> (r, c)>
+}
+// CHECK-LABEL: ccl.algorithm @strided
+// CHECK: ccl.copy %x[0, 0] into %x[1, 0]{{$}}
+// CHECK: ccl.copy %x[0, 3] into %x[1, 3]{{$}}
+ccl.algorithm @strided implements #ccl.contract<custom> {
+  %x = ccl.buffer inout ranks(2) chunks(6)
+  ccl.apply @pair on %x by affine_map<(r, c) -> (r, c * 3)>
+}
+
+// -----
+
+// The rows of a schedule are repeated for each group, within their step.
+ccl.algorithm @table implements #ccl.contract<custom> {
+  %x = ccl.buffer inout ranks(2) chunks(1)
+  ccl.schedule %x dense<[[0, 0, 0, 0, 0, 1, 0, 0, 1], [1, 0, 1, 0, 0, 0, 0, 0, 1]]> : tensor<2x9xi64>
+}
+// CHECK-LABEL: ccl.algorithm @tables
+// CHECK: ccl.schedule %x dense<{{\[\[}}0, 0, 0, 0, 0, 1, 0, 0, 1], [0, 0, 2, 0, 0, 3, 0, 0, 1], [1, 0, 1, 0, 0, 0, 0, 0, 1], [1, 0, 3, 0, 0, 2, 0, 0, 1]]>
+ccl.algorithm @tables implements #ccl.contract<custom> {
+  %x = ccl.buffer inout ranks(2, 2) chunks(1)
+  ccl.apply @table on %x by affine_map<(r, c, g) -> (g, r, c)> groups(2)
+}

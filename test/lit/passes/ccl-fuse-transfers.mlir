@@ -1,0 +1,97 @@
+// RUN: ccl-opt %s --ccl-fuse-transfers --canonicalize --split-input-file | FileCheck %s
+// Meaning is kept:
+// RUN: ccl-opt %s --ccl-check-program --ccl-fuse-transfers --ccl-check-program --split-input-file -o /dev/null
+
+// The ring: loops are rotated, sends join receives, partial sums are not stored.
+// CHECK-LABEL: ccl.program @ring.p
+// CHECK: ccl.block 0 {
+// CHECK-NEXT: ccl.transfer from %x[%me] to %to
+// CHECK-NEXT: affine.for %[[S:.*]] = 1 to 4 {
+// CHECK-NEXT:   ccl.transfer reduce from %from, %x[(%me - %[[S]]) mod 5] to %to
+// CHECK-NEXT: }
+// CHECK-NEXT: ccl.transfer reduce from %from, %x[(%me + 1) mod 5] to %x[(%me + 1) mod 5], %to
+// CHECK-NEXT: affine.for %[[T:.*]] = 1 to 4 {
+// CHECK-NEXT:   ccl.transfer from %from to %x[(%me - %[[T]] + 1) mod 5], %to
+// CHECK-NEXT: }
+// CHECK-NEXT: ccl.transfer from %from to %x[(%me + 2) mod 5]
+// CHECK-NEXT: }
+ccl.algorithm @ring implements #ccl.contract<all_reduce, sum> {
+  %x = ccl.buffer inout ranks(5) chunks(5)
+}
+ccl.program @ring.p(%me) of @ring ranks(0 to 5) {
+  %x = ccl.buffer inout chunks(5)
+  %to = ccl.channel to (%me + 1) mod 5 slots 2
+  %from = ccl.channel from (%me + 4) mod 5 slots 2
+  ccl.block 0 {
+    affine.for %s = 1 to 5 {
+      ccl.transfer from %x[(%me - %s + 1) mod 5] to %to
+      ccl.transfer reduce from %from, %x[(%me - %s) mod 5] to %x[(%me - %s) mod 5]
+    }
+    affine.for %s = 1 to 5 {
+      ccl.transfer from %x[(%me - %s + 2) mod 5] to %to
+      ccl.transfer from %from to %x[(%me - %s + 1) mod 5]
+    }
+  }
+}
+
+// -----
+
+// Reductions into one place become one n-ary reduction.
+// CHECK-LABEL: ccl.program @sum.p
+// CHECK: ccl.block 0 {
+// CHECK: ccl.transfer reduce from %x[0], %{{.*}}[0], %{{.*}}[0], %{{.*}}[0] to %y[0]
+// CHECK-NOT: ccl.transfer
+ccl.algorithm @sum implements #ccl.contract<custom, sum> {
+  %x = ccl.buffer in ranks(4) chunks(1)
+  %y = ccl.buffer out ranks(4) chunks(1)
+}
+ccl.program @sum.p(%me) of @sum ranks(0 to 4) {
+  %x = ccl.buffer in chunks(1)
+  %y = ccl.buffer out chunks(1)
+  ccl.block 0 {
+    ccl.transfer from %x[0] to %y[0]
+    affine.for %s = 1 to 4 {
+      %p = ccl.peer %x at (%me + %s) mod 4
+      ccl.transfer reduce from %p[0], %y[0] to %y[0]
+    }
+  }
+}
+
+// -----
+
+// A send joins the last write of its place, not an earlier one; and not at all if the
+// send's channel is used in between.
+// CHECK-LABEL: ccl.program @kept.p0
+// CHECK: ccl.transfer from %from to %x[0]{{$}}
+// CHECK-NEXT: ccl.transfer from %x[1] to %x[0], %to{{$}}
+// CHECK-NEXT: ccl.transfer from %from to %x[2]{{$}}
+// CHECK-NEXT: ccl.transfer from %x[1] to %to{{$}}
+// CHECK-NEXT: ccl.transfer from %x[2] to %to{{$}}
+ccl.algorithm @kept implements #ccl.contract<custom> {
+  %x = ccl.buffer inout ranks(2) chunks(3)
+}
+ccl.program @kept.p0(%me) of @kept ranks(0) {
+  %x = ccl.buffer inout chunks(3)
+  %to = ccl.channel to 1 slots 4
+  %from = ccl.channel from 1 slots 4
+  ccl.block 0 {
+    ccl.transfer from %from to %x[0]
+    ccl.transfer from %x[1] to %x[0]
+    ccl.transfer from %x[0] to %to
+    ccl.transfer from %from to %x[2]
+    ccl.transfer from %x[1] to %to
+    ccl.transfer from %x[2] to %to
+  }
+}
+ccl.program @kept.p1(%me) of @kept ranks(1) {
+  %x = ccl.buffer inout chunks(3)
+  %to = ccl.channel to 0 slots 4
+  %from = ccl.channel from 0 slots 4
+  ccl.block 0 {
+    ccl.transfer from %x[0] to %to
+    ccl.transfer from %x[1] to %to
+    ccl.transfer from %from to %x[0]
+    ccl.transfer from %from to %x[1]
+    ccl.transfer from %from to %x[2]
+  }
+}

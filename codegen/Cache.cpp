@@ -80,8 +80,7 @@ Expected<ObjectCache> ObjectCache::open(StringRef folder) {
   std::string path = folder.str();
   if (std::error_code error =
           sys::fs::create_directories(path, /*IgnoreExisting=*/true, sys::fs::owner_all))
-    return createStringError(error, "cannot create %s: %s", path.c_str(),
-                             error.message().c_str());
+    return createStringError(error, "cannot create %s: %s", path.c_str(), error.message().c_str());
   int descriptor = ::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (descriptor < 0)
     return systemError("cannot open", path);
@@ -144,8 +143,8 @@ std::optional<std::string> ObjectCache::load(StringRef key) const {
 Error ObjectCache::store(StringRef key, StringRef object) const {
   static std::atomic<unsigned> serial{0};
   std::string temporary = fmt::format(".{}.{}.{}", key.str(), getpid(), serial++);
-  int file = openat(folder, temporary.c_str(),
-                    O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+  int file =
+      openat(folder, temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
   if (file < 0)
     return systemError("cannot write to", path);
   bool written = writeAll(file, object) && writeAll(file, trailerFor(key, object));

@@ -5,8 +5,7 @@
 #include "codegen/Count.h"
 #include "codegen/Stages.h"
 #include "codegen/host/EmitHost.h"
-#include "dialect/Expand.h"
-#include "dialect/model/Check.h"
+#include "passes/checks/CheckProofs.h"
 
 #include "mlir/IR/Verifier.h"
 
@@ -20,8 +19,8 @@ using namespace mlir;
 
 namespace ccl {
 
-// A move or instruction takes some 60 to 100 bytes while it is being proved.
-static constexpr uint64_t maxMoves = uint64_t(40) << 20;
+// A move or instruction takes up to 500 bytes and 3 us while it is being proved.
+static constexpr uint64_t maxMoves = uint64_t(4) << 20;
 static constexpr uint64_t maxInstructions = uint64_t(4) << 20;
 
 namespace {
@@ -31,8 +30,8 @@ class Timer {
 public:
   explicit Timer(double &ms) : ms(ms), start(std::chrono::steady_clock::now()) {}
   ~Timer() {
-    ms += std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start)
-              .count();
+    ms +=
+        std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
   }
 
 private:
@@ -45,18 +44,6 @@ private:
 //===----------------------------------------------------------------------===//
 // Proof
 //===----------------------------------------------------------------------===//
-
-static void emitFaults(const std::vector<model::Fault> &faults, const LocationTable &locations,
-                       Location fallback) {
-  auto at = [&](int32_t loc) {
-    return loc >= 0 && size_t(loc) < locations.size() ? locations[size_t(loc)] : fallback;
-  };
-  for (const model::Fault &fault : faults) {
-    InFlightDiagnostic error = emitError(at(fault.loc)) << fault.message;
-    for (const model::Note &note : fault.notes)
-      error.attachNote(at(note.loc)) << note.message;
-  }
-}
 
 static void addUnproved(CompileStats &stats, std::string text) {
   stats.unproved += (stats.unproved.empty() ? "" : "; ") + text;
@@ -90,9 +77,10 @@ LogicalResult proveAlgorithm(ModuleOp module, AlgorithmOp algorithm, Plan &plan,
   plan.disjointProved = report.ok();
   plan.inPlaceProved = report.inPlace;
   plan.divisible = report.divisible;
+  recordInPlace(algorithm, report.inPlace);
   if (report.ok() || report.inPlace)
     return success();
-  emitFaults(report.faults, locations, algorithm.getLoc());
+  emitFaults(report.faults, algorithm, locations);
   return failure();
 }
 
@@ -126,7 +114,7 @@ LogicalResult provePrograms(AlgorithmOp algorithm, Plan &plan, CompileStats &sta
   prove(/*inPlace=*/true, plan.inPlaceProved);
   if (!one || plan.disjointProved || plan.inPlaceProved)
     return success();
-  emitFaults(faults, locations, algorithm.getLoc());
+  emitFaults(faults, algorithm, locations);
   return failure();
 }
 
@@ -142,13 +130,11 @@ static HostOptions hostOptions(const CompileOptions &options, const model::Contr
 }
 
 /// Everything that the code depends on, as text.
-static std::string cacheText(AlgorithmOp algorithm, const Plan &plan,
-                             const HostOptions &options) {
-  std::string text = fmt::format("ccl {}\nLLVM {}\n{}\n{} {} '{}' rank {}\n{} chunks {}\n",
-                                 CCL_VERSION, LLVM_VERSION_STRING, hostTargetKey(),
-                                 name(options.type), model::name(options.reduction),
-                                 options.sanitizer, options.rank, plan.ranks(),
-                                 plan.contract.chunks);
+static std::string cacheText(AlgorithmOp algorithm, const Plan &plan, const HostOptions &options) {
+  std::string text = fmt::format(
+      "ccl {}\nLLVM {}\n{}\n{} {} '{}' rank {}\n{} chunks {}\n", CCL_VERSION, LLVM_VERSION_STRING,
+      hostTargetKey(), name(options.type), model::name(options.reduction), options.sanitizer,
+      options.rank, plan.ranks(), plan.contract.chunks);
   llvm::raw_string_ostream stream(text);
   for (auto program : algorithm->getParentOfType<ModuleOp>().getOps<ProgramOp>())
     if (program.getAlgorithm() == algorithm.getSymName()) {
@@ -164,8 +150,7 @@ static std::optional<ObjectCache> openCache(AlgorithmOp algorithm, StringRef fol
   llvm::Expected<ObjectCache> cache = ObjectCache::open(folder);
   if (cache)
     return std::move(*cache);
-  emitWarning(algorithm.getLoc()) << "object cache not used: "
-                                  << llvm::toString(cache.takeError());
+  emitWarning(algorithm.getLoc()) << "object cache not used: " << llvm::toString(cache.takeError());
   return std::nullopt;
 }
 
@@ -228,8 +213,7 @@ public:
   FailureOr<Plan> run() {
     if (failed(toAlgorithm()))
       return failure();
-    Stages stages(options.dumpDir, options.overrideDir, algorithm.getSymName(),
-                  algorithm.getLoc());
+    Stages stages(options.dumpDir, options.overrideDir, algorithm.getSymName(), algorithm.getLoc());
     std::string ir;
     if (failed(replaceAlgorithm(stages)) || failed(prove()) || failed(toPrograms()) ||
         failed(replacePrograms(stages)) || failed(proveLowered()) ||

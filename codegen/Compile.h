@@ -10,14 +10,14 @@ namespace ccl {
 /// key. Nothing else influences the generated code.
 struct CompileOptions {
   LoweringOptions lowering;
-  std::string algorithm;                    ///< "" if the module has one
+  std::string algorithm; ///< "" if the module has one
   ElementType type = ElementType::F32;
   std::optional<model::Reduction> reduction; ///< instead of the contract's
-  bool prove = true;      ///< refuse what the checker refutes; false: the caller vouches
-  std::string cacheDir;   ///< "": no object cache
-  std::string dumpDir;    ///< "": no dumps (CCL_DUMP_DIR), see Stages.h
+  bool prove = true;       ///< refuse what the checker refutes; false: the caller vouches
+  std::string cacheDir;    ///< "": no object cache
+  std::string dumpDir;     ///< "": no dumps (CCL_DUMP_DIR), see Stages.h
   std::string overrideDir; ///< stages to replace (CCL_OVERRIDE_DIR), proved again
-  std::string sanitizer;  ///< "", "address", "thread": LLVM's pass over the code
+  std::string sanitizer = CCL_SANITIZE; ///< LLVM's pass over the code: "", "address", "thread"
 };
 
 struct CompileStats {
@@ -38,8 +38,8 @@ mlir::FailureOr<Plan> compile(mlir::ModuleOp module, const CompileOptions &optio
 /// Proves a specialized algorithm: fills the contract, disjointProved, inPlaceProved
 /// and divisible. Emits the faults and fails if neither form holds. An algorithm with
 /// too many moves is left unproved (stats.unproved).
-mlir::LogicalResult proveAlgorithm(mlir::ModuleOp module, AlgorithmOp algorithm,
-                                   Plan &plan, CompileStats &stats);
+mlir::LogicalResult proveAlgorithm(mlir::ModuleOp module, AlgorithmOp algorithm, Plan &plan,
+                                   CompileStats &stats);
 /// Proves the lowered programs of all ranks for the slots that they name, and finds
 /// plan.minSlots. Needs what proveAlgorithm found out.
 mlir::LogicalResult provePrograms(AlgorithmOp algorithm, Plan &plan, CompileStats &stats);

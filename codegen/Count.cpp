@@ -49,10 +49,10 @@ private:
                           Environment &environment) {
     if (dimension == loop.getNumDims())
       return count(*loop.getBody(), environment);
-    SmallVector<int64_t> lower = environment.evaluate(loop.getLowerBoundMap(dimension),
-                                                      loop.getLowerBoundsOperands());
-    SmallVector<int64_t> upper = environment.evaluate(loop.getUpperBoundMap(dimension),
-                                                      loop.getUpperBoundsOperands());
+    SmallVector<int64_t> lower =
+        environment.evaluate(loop.getLowerBoundMap(dimension), loop.getLowerBoundsOperands());
+    SmallVector<int64_t> upper =
+        environment.evaluate(loop.getUpperBoundMap(dimension), loop.getUpperBoundsOperands());
     return repeat(loop, loop.getIVs()[dimension], *llvm::max_element(lower),
                   *llvm::min_element(upper), loop.getSteps()[dimension], environment,
                   [&] { return countDimension(loop, dimension + 1, environment); });

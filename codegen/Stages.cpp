@@ -21,20 +21,19 @@ static std::string folderFor(StringRef program) {
   return name.empty() || name.front() == '.' ? "_" + name : name;
 }
 
-static std::string pathOf(StringRef a, StringRef b, StringRef c = "") {
+static std::string pathOf(StringRef a, StringRef b) {
   llvm::SmallString<128> path(a);
-  llvm::sys::path::append(path, b, c);
+  llvm::sys::path::append(path, b);
   return path.str().str();
 }
 
 Stages::Stages(StringRef dumpDir, StringRef overrideDir, StringRef program, Location location)
-    : dumpDir(dumpDir), overrideDir(overrideDir), folder(folderFor(program)),
-      location(location) {}
+    : dumpDir(dumpDir), overrideDir(overrideDir), folder(folderFor(program)), location(location) {}
 
 void Stages::dump(StringRef file, StringRef text) const {
   if (dumpDir.empty())
     return;
-  std::string path = pathOf(dumpDir, folder, file);
+  std::string path = pathOf(pathOf(dumpDir, folder), file);
   std::error_code error = llvm::sys::fs::create_directories(pathOf(dumpDir, folder));
   if (!error) {
     llvm::raw_fd_ostream stream(path, error);
@@ -61,7 +60,7 @@ void Stages::dump(StringRef file, ModuleOp module) const {
 FailureOr<OwningOpRef<ModuleOp>> Stages::replacement(StringRef file) const {
   if (overrideDir.empty())
     return OwningOpRef<ModuleOp>();
-  std::string path = pathOf(overrideDir, folder, file);
+  std::string path = pathOf(pathOf(overrideDir, folder), file);
   if (!llvm::sys::fs::exists(path))
     path = pathOf(overrideDir, file);
   if (!llvm::sys::fs::exists(path))

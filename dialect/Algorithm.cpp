@@ -91,6 +91,20 @@ static bool isAllowedInAlgorithm(Operation *op) {
              arith::ConstantOp>(op);
 }
 
+LogicalResult verifyLoop(Operation *op) {
+  if (op->getNumResults())
+    return op->emitOpError("carries values between iterations; moves communicate through "
+                           "buffers only");
+  auto loop = dyn_cast<affine::AffineForOp>(op);
+  if (loop && loop.getStepAsInt() < 1)
+    return op->emitOpError() << "has step " << loop.getStepAsInt() << ", needs at least 1";
+  if (auto parallel = dyn_cast<affine::AffineParallelOp>(op))
+    for (int64_t step : parallel.getSteps())
+      if (step < 1)
+        return op->emitOpError() << "has step " << step << ", needs at least 1";
+  return success();
+}
+
 LogicalResult AlgorithmOp::verify() {
   for (Type type : getArgumentTypes())
     if (!type.isIndex()) // algorithm_c1
@@ -101,10 +115,13 @@ LogicalResult AlgorithmOp::verify() {
     return emitOpError("names not all of its parameters");
 
   WalkResult walk = getBody().walk([&](Operation *op) {
-    if (isAllowedInAlgorithm(op)) // algorithm_c2
-      return WalkResult::advance();
-    op->emitOpError("is not allowed in an algorithm");
-    return WalkResult::interrupt();
+    if (!isAllowedInAlgorithm(op)) { // algorithm_c2
+      op->emitOpError("is not allowed in an algorithm");
+      return WalkResult::interrupt();
+    }
+    if (isa<affine::AffineForOp, affine::AffineParallelOp>(op) && failed(verifyLoop(op)))
+      return WalkResult::interrupt();
+    return WalkResult::advance();
   });
   if (walk.wasInterrupted())
     return failure();
@@ -349,8 +366,9 @@ static LogicalResult verifyMove(Operation *op) {
   auto algorithm = op->getParentOfType<AlgorithmOp>();
   if (!algorithm) // copy_c4
     return op->emitOpError("stands in ccl.algorithm");
-  if (move.count < 1) // copy_c3
-    return op->emitOpError() << "moves " << move.count << " chunks, needs at least 1";
+  if (move.count < 1 || move.count > INT32_MAX) // copy_c3
+    return op->emitOpError() << "moves " << move.count << " chunks, needs "
+                             << (move.count < 1 ? "at least 1" : "at most 2147483647");
   if (move.tag < 0)
     return op->emitOpError() << "tag " << move.tag << " is negative";
   if (failed(verifyPlace(op, move.src, move.count, "source")) ||
@@ -586,6 +604,8 @@ LogicalResult PipelineOp::verify() {
 LogicalResult ScheduleOp::verify() {
   if (!(*this)->getParentOfType<AlgorithmOp>()) // schedule_c2
     return emitOpError("stands in ccl.algorithm");
+  if ((*this)->getParentOfType<affine::AffineParallelOp>())
+    return emitOpError("has steps of its own and cannot stand in affine.parallel");
   auto type = getTable().getShapedType();
   if (!type.getElementType().isInteger(64) || type.getRank() != 2 || // schedule_c1
       type.getDimSize(1) != rowSize)
@@ -607,8 +627,8 @@ LogicalResult ScheduleOp::verify() {
     for (int64_t buffer : {row[3], row[6]})
       if (buffer < 0 || buffer >= int64_t(getBuffers().size()))
         return bad() << "buffer " << buffer << " is outside [0, " << getBuffers().size() << ")";
-    if (row[8] < 1)
-      return bad() << "count " << row[8] << " is below 1";
+    if (row[8] < 1 || row[8] > INT32_MAX)
+      return bad() << "count " << row[8] << " is outside [1, 2147483647]";
   }
   return success();
 }

@@ -51,6 +51,9 @@ void printDirectionName(mlir::OpAsmPrinter &p, mlir::Operation *, DirectionAttr 
 mlir::ParseResult parseProtocolName(mlir::OpAsmParser &p, ProtocolAttr &attr);
 void printProtocolName(mlir::OpAsmPrinter &p, mlir::Operation *, ProtocolAttr attr);
 
+/// A loop of an algorithm or a program: positive steps, no values carried.
+mlir::LogicalResult verifyLoop(mlir::Operation *op);
+
 /// Parses one of an enumeration's words; the error lists them all.
 template <typename Enum>
 mlir::ParseResult parseWord(mlir::AsmParser &p, Enum &value,

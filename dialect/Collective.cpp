@@ -62,6 +62,9 @@ void TopologyOp::print(OpAsmPrinter &p) {
 LogicalResult TopologyOp::verifyRegions() {
   llvm::StringSet<> names;
   int64_t ranks = 1;
+  if (getAxes().size() != getSizes().size())
+    return emitOpError() << "has " << getAxes().size() << " axes and " << getSizes().size()
+                         << " sizes";
   for (auto [axis, size] : llvm::zip_equal(getAxes().getAsValueRange<StringAttr>(), getSizes())) {
     if (!names.insert(axis).second) // topology_c1
       return emitOpError() << "axis '" << axis << "' is named twice";

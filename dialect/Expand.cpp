@@ -68,6 +68,15 @@ SmallVector<Range> rangesOf(affine::AffineParallelOp op, Registers &registers) {
   return ranges;
 }
 
+/// An empty loop may run for ever without anybody noticing.
+bool isEmpty(Block &body) {
+  return llvm::all_of(body.without_terminator(), [](Operation &op) {
+    return isa<arith::ConstantOp, ChannelOp, PeerOp>(op) ||
+           (isa<affine::AffineForOp, affine::AffineParallelOp>(op) &&
+            isEmpty(op.getRegion(0).front()));
+  });
+}
+
 LogicalResult forRange(Range &range, Registers &registers,
                        function_ref<LogicalResult(int64_t)> body) {
   int64_t low = INT64_MIN, high = INT64_MAX;
@@ -180,12 +189,20 @@ private:
   }
 
   LogicalResult runOp(Operation &op, bool inStep) {
+    // Iterations cost time even where they move nothing.
+    if (++operations > 8 * maxMoves)
+      return algorithm.emitOpError() << "takes more than " << 8 * maxMoves
+                                     << " operations to expand";
     if (auto loop = dyn_cast<affine::AffineForOp>(op)) {
+      if (isEmpty(*loop.getBody()))
+        return success();
       Range range = rangeOf(loop, registers);
       return forRange(range, registers,
                       [&](int64_t) { return runBlock(*loop.getBody(), inStep); });
     }
     if (auto parallel = dyn_cast<affine::AffineParallelOp>(op)) {
+      if (isEmpty(*parallel.getBody()))
+        return success();
       SmallVector<Range> ranges = rangesOf(parallel, registers);
       return forRanges(ranges, registers,
                        [&] { return runBlock(*parallel.getBody(), true); });
@@ -266,6 +283,7 @@ private:
   Registers registers;
   DenseMap<Value, BufferInfo> buffers;
   DenseMap<Operation *, std::unique_ptr<BoundMove>> boundMoves;
+  uint64_t operations = 0;
   int32_t step = 0;
 };
 
@@ -279,6 +297,9 @@ public:
   using Visit = function_ref<bool(Operation *, const model::Instruction &)>;
 
   explicit ProgramInterpreter(ProgramOp program) : program(program) {}
+
+  /// Called when a loop begins and when it has ended, if set.
+  std::function<void(affine::AffineForOp, bool begins)> onLoop;
 
   /// The buffers, in program order.
   LogicalResult declareBuffers(SmallVectorImpl<BufferOp> &list) {
@@ -315,10 +336,16 @@ private:
   LogicalResult runBlock(Block &block, Visit visit) {
     for (Operation &op : block) {
       if (auto loop = dyn_cast<affine::AffineForOp>(op)) {
+        if (isEmpty(*loop.getBody()))
+          continue;
         Range range = rangeOf(loop, registers);
+        if (onLoop)
+          onLoop(loop, true);
         if (failed(forRange(range, registers,
                             [&](int64_t) { return runBlock(*loop.getBody(), visit); })))
           return failure();
+        if (onLoop)
+          onLoop(loop, false);
         continue;
       }
       if (auto apply = dyn_cast<affine::AffineApplyOp>(op)) {
@@ -411,9 +438,9 @@ private:
   model::Instruction current;
 };
 
-/// Adds the programs of `op`'s ranks to `program`.
-LogicalResult expandProgram(ProgramOp op, model::Program &program, LocationTable &locations) {
-  ProgramInterpreter interpreter(op);
+/// Adds the buffers of `op` to `program`, or compares them with those that it has.
+LogicalResult expandBuffers(ProgramOp op, ProgramInterpreter &interpreter,
+                            model::Program &program, LocationTable &locations) {
   SmallVector<BufferOp> buffers;
   if (failed(interpreter.declareBuffers(buffers)))
     return failure();
@@ -425,6 +452,34 @@ LogicalResult expandProgram(ProgramOp op, model::Program &program, LocationTable
     else if (program.buffers[i].role != b.role || program.buffers[i].chunks != b.chunks)
       return buffer.emitOpError("differs from the same buffer of another rank's program");
   }
+  return success();
+}
+
+/// What `rank` executes goes to `out`, the places of its ops to `locations`, once each.
+LogicalResult expandRank(ProgramInterpreter &interpreter, int64_t rank, model::RankProgram &out,
+                         DenseMap<Operation *, int32_t> &locationNumbers,
+                         LocationTable &locations) {
+  auto enter = [&](Operation *agent) {
+    bool proxy = isa<ProxyOp>(agent);
+    int64_t id = proxy ? cast<ProxyOp>(agent).getId() : cast<BlockOp>(agent).getId();
+    out.agents.push_back({proxy, int32_t(id), {}});
+  };
+  auto visit = [&](Operation *instruction, const model::Instruction &decoded) {
+    auto [it, isNew] = locationNumbers.try_emplace(instruction, 0);
+    if (isNew)
+      it->second = addLocation(locations, instruction->getLoc());
+    out.agents.back().code.push_back(decoded);
+    out.agents.back().code.back().loc = it->second;
+    return true;
+  };
+  return interpreter.run(rank, out.channels, enter, visit);
+}
+
+/// Adds the programs of `op`'s ranks to `program`.
+LogicalResult expandProgram(ProgramOp op, model::Program &program, LocationTable &locations) {
+  ProgramInterpreter interpreter(op);
+  if (failed(expandBuffers(op, interpreter, program, locations)))
+    return failure();
   DenseMap<Operation *, int32_t> locationNumbers;
   for (int64_t r : op.getRankList()) {
     if (r >= int64_t(program.ranks.size()))
@@ -433,20 +488,7 @@ LogicalResult expandProgram(ProgramOp op, model::Program &program, LocationTable
     model::RankProgram &out = program.ranks[r];
     if (!out.agents.empty())
       return op.emitOpError() << "rank " << r << " has a program already";
-    auto enter = [&](Operation *agent) {
-      bool proxy = isa<ProxyOp>(agent);
-      int64_t id = proxy ? cast<ProxyOp>(agent).getId() : cast<BlockOp>(agent).getId();
-      out.agents.push_back({proxy, int32_t(id), {}});
-    };
-    auto visit = [&](Operation *instruction, const model::Instruction &decoded) {
-      auto [it, isNew] = locationNumbers.try_emplace(instruction, 0);
-      if (isNew)
-        it->second = addLocation(locations, instruction->getLoc());
-      out.agents.back().code.push_back(decoded);
-      out.agents.back().code.back().loc = it->second;
-      return true;
-    };
-    if (failed(interpreter.run(r, out.channels, enter, visit)))
+    if (failed(expandRank(interpreter, r, out, locationNumbers, locations)))
       return failure();
   }
   return success();
@@ -470,6 +512,29 @@ FailureOr<model::Program> expandPrograms(AlgorithmOp algorithm, LocationTable &l
     if (op.getAlgorithm() == algorithm.getSymName() &&
         failed(expandProgram(op, program, locations)))
       return failure();
+  return program;
+}
+
+FailureOr<model::Program> expandRank(ProgramOp op, int64_t rank, LocationTable &locations,
+                                     std::vector<LoopRun> *loops) {
+  ProgramInterpreter interpreter(op);
+  model::Program program;
+  model::RankProgram &out = program.ranks.emplace_back();
+  SmallVector<size_t> open;
+  auto position = [&] { return int32_t(out.agents.back().code.size()); };
+  if (loops)
+    interpreter.onLoop = [&](affine::AffineForOp loop, bool begins) {
+      if (begins) {
+        open.push_back(loops->size());
+        loops->push_back({loop, int32_t(out.agents.size()) - 1, position(), position()});
+      } else {
+        (*loops)[open.pop_back_val()].end = position();
+      }
+    };
+  DenseMap<Operation *, int32_t> locationNumbers;
+  if (failed(expandBuffers(op, interpreter, program, locations)) ||
+      failed(expandRank(interpreter, rank, out, locationNumbers, locations)))
+    return failure();
   return program;
 }
 

@@ -26,6 +26,17 @@ mlir::FailureOr<model::Moves> expand(AlgorithmOp algorithm, LocationTable &locat
 mlir::FailureOr<model::Program> expandPrograms(AlgorithmOp algorithm,
                                                LocationTable &locations);
 
+/// One execution of a loop: it gave instructions [begin, end) of an agent.
+struct LoopRun {
+  mlir::affine::AffineForOp loop;
+  int32_t agent, begin, end;
+};
+/// The program of one rank alone, which is rank 0 of the result. `loops`, if not null,
+/// gets the loops that were executed, outer ones first.
+mlir::FailureOr<model::Program> expandRank(ProgramOp program, int64_t rank,
+                                           LocationTable &locations,
+                                           std::vector<LoopRun> *loops = nullptr);
+
 /// Calls `visit` for every instruction that `rank` executes, agents one after another
 /// and each in order, until it returns false. Operands stand in the op's order.
 mlir::LogicalResult

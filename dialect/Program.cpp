@@ -124,7 +124,8 @@ LogicalResult ProgramOp::verify() {
     if (isa<BufferOp, ChannelOp, PeerOp, BlockOp, ProxyOp, TransferOp, SignalOp, WaitOp,
             affine::AffineForOp, affine::AffineYieldOp, affine::AffineApplyOp,
             arith::ConstantOp>(op))
-      return WalkResult::advance();
+      return isa<affine::AffineForOp>(op) && failed(verifyLoop(op)) ? WalkResult::interrupt()
+                                                                    : WalkResult::advance();
     op->emitOpError("is not allowed in a program");
     return WalkResult::interrupt();
   });
@@ -281,8 +282,9 @@ LogicalResult TransferOp::verify() {
     return emitOpError("needs a source and a destination");
   if ((getFrom().size() > 1) != getReduce()) // transfer_c1
     return emitOpError(getReduce() ? "reduces a single source" : "has several sources: reduce");
-  if (int64_t(getCount()) < 1) // transfer_c6
-    return emitOpError() << "moves " << int64_t(getCount()) << " chunks, needs at least 1";
+  if (int64_t count = getCount(); count < 1 || count > INT32_MAX) // transfer_c6
+    return emitOpError() << "moves " << count << " chunks, needs "
+                         << (count < 1 ? "at least 1" : "at most 2147483647");
   return failure(
       failed(verifySide(*this, getFrom(), getFromOperands(), getFromMaps(), true)) ||
       failed(verifySide(*this, getTo(), getToOperands(), getToMaps(), false)));

@@ -126,9 +126,14 @@ def CclCheckProgram : Pass<"ccl-check-program", "mlir::ModuleOp"> {
   let description = [{
     Executes all programs of an algorithm together: contract, pairing of channel ends,
     deadlock with the given number of slots, and the least number that suffices.
+
+    If all ranks do the same, shifted, one rank tells about all, whatever their number.
+    `auto` makes use of that where the programs are large.
   }];
   let options = [
     Option<"slots", "slots", "int64_t", "0", "slots of every data channel; 0: as written">,
+    Option<"symmetric", "symmetric", "std::string", "\"auto\"",
+           "prove one rank for all: auto, always or never">,
     Option<"remark", "remark", "bool", "false", "emit a remark with the verdict">];
 }
 

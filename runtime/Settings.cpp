@@ -239,7 +239,8 @@ void Settings::report() const {
   options.collectives = flag(Setting::CollTrace);
   if (std::optional<std::string> problem = log::configure(options))
     log::warn(log::Subsystem::Env, -1, "CCL_DEBUG_FILE: {}", *problem);
-  log::print(log::Level::Version, log::Subsystem::Init, -1, "ccl {}", CCL_VERSION);
+  if (source(Setting::Debug) == "env") // who asks for logs wants to know whose they are
+    log::print(log::Level::Version, log::Subsystem::Init, -1, "ccl {}", CCL_VERSION);
   for (const std::string &warning : unknown)
     log::warn(log::Subsystem::Env, -1, "{}", warning);
   for (const Row &row : list())

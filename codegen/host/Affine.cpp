@@ -59,26 +59,19 @@ static llvm::Value *emitCeilDiv(llvm::IRBuilderBase &builder, llvm::Value *a, in
 llvm::Value *emitAffine(llvm::IRBuilderBase &builder, AffineExpr expr, unsigned numDims,
                         ArrayRef<llvm::Value *> operands) {
   switch (expr.getKind()) {
-  case AffineExprKind::Constant:
-    return builder.getInt64(constantOf(expr));
-  case AffineExprKind::DimId:
-    return operands[cast<AffineDimExpr>(expr).getPosition()];
+  case AffineExprKind::Constant: return builder.getInt64(constantOf(expr));
+  case AffineExprKind::DimId: return operands[cast<AffineDimExpr>(expr).getPosition()];
   case AffineExprKind::SymbolId:
     return operands[numDims + cast<AffineSymbolExpr>(expr).getPosition()];
-  default:
-    break;
+  default: break;
   }
   auto binary = cast<AffineBinaryOpExpr>(expr);
   llvm::Value *a = emitAffine(builder, binary.getLHS(), numDims, operands);
   switch (expr.getKind()) {
-  case AffineExprKind::Mod:
-    return emitMod(builder, a, constantOf(binary.getRHS()));
-  case AffineExprKind::FloorDiv:
-    return emitFloorDiv(builder, a, constantOf(binary.getRHS()));
-  case AffineExprKind::CeilDiv:
-    return emitCeilDiv(builder, a, constantOf(binary.getRHS()));
-  default:
-    break;
+  case AffineExprKind::Mod: return emitMod(builder, a, constantOf(binary.getRHS()));
+  case AffineExprKind::FloorDiv: return emitFloorDiv(builder, a, constantOf(binary.getRHS()));
+  case AffineExprKind::CeilDiv: return emitCeilDiv(builder, a, constantOf(binary.getRHS()));
+  default: break;
   }
   llvm::Value *b = emitAffine(builder, binary.getRHS(), numDims, operands);
   return expr.getKind() == AffineExprKind::Add ? builder.CreateAdd(a, b) : builder.CreateMul(a, b);

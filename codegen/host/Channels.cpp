@@ -119,8 +119,8 @@ LogicalResult planChannels(ProgramOp program, int64_t numRanks, KernelPlan &kern
     int family = familyOf(kernel, channel);
     if (family < 0) {
       family = int(kernel.channels.size());
-      kernel.channels.push_back({channel.getDirection() == Direction::To,
-                                 int32_t(channel.getTag()), int32_t(channel.getSlots())});
+      kernel.channels.push_back({channel.getDirection() == Direction::To, int32_t(channel.getTag()),
+                                 int32_t(channel.getSlots())});
       kernel.peers.emplace_back(ranks.size());
     }
     return failed(planPeers(channel, ranks, me, numRanks, kernel.peers[family]))

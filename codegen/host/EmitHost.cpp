@@ -100,9 +100,10 @@ LogicalResult planHost(AlgorithmOp algorithm, const model::Contract &contract,
   return success();
 }
 
-FailureOr<std::unique_ptr<llvm::Module>>
-emitHost(AlgorithmOp algorithm, const model::Contract &contract, const HostOptions &options,
-         llvm::LLVMContext &context, Plan &plan) {
+FailureOr<std::unique_ptr<llvm::Module>> emitHost(AlgorithmOp algorithm,
+                                                  const model::Contract &contract,
+                                                  const HostOptions &options,
+                                                  llvm::LLVMContext &context, Plan &plan) {
   if (failed(planHost(algorithm, contract, options, plan)))
     return failure();
   auto module = std::make_unique<llvm::Module>(algorithm.getSymName(), context);

@@ -13,8 +13,8 @@ namespace ccl {
 struct HostOptions {
   ElementType type = ElementType::F32;
   model::Reduction reduction = model::Reduction::None; ///< in place of the contract's
-  std::string sanitizer = ""; ///< or "address", "thread"
-  int64_t rank = -1;     ///< only the program of this rank, or -1: all
+  std::string sanitizer = "";                          ///< or "address", "thread"
+  int64_t rank = -1; ///< only the program of this rank, or -1: all
 };
 
 /// Fills what a plan says about the programs of `algorithm` besides their code: type,
@@ -24,9 +24,10 @@ mlir::LogicalResult planHost(AlgorithmOp algorithm, const model::Contract &contr
 
 /// Does that and emits one kernel for every `ccl.program` of `algorithm` (see Plan.h
 /// for the ABI). Emits a diagnostic on the op that cannot be generated.
-mlir::FailureOr<std::unique_ptr<llvm::Module>>
-emitHost(AlgorithmOp algorithm, const model::Contract &contract, const HostOptions &options,
-         llvm::LLVMContext &context, Plan &plan);
+mlir::FailureOr<std::unique_ptr<llvm::Module>> emitHost(AlgorithmOp algorithm,
+                                                        const model::Contract &contract,
+                                                        const HostOptions &options,
+                                                        llvm::LLVMContext &context, Plan &plan);
 
 /// Optimizes for the machine we run on and returns an ELF object. `ir`, if not null,
 /// gets the optimized LLVM IR as text.

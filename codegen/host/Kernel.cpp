@@ -227,7 +227,8 @@ LogicalResult KernelEmitter::emitFor(affine::AffineForOp loop) {
 
 LogicalResult KernelEmitter::emitLoop(llvm::Value *lower, llvm::Value *upper, int64_t step,
                                       llvm::function_ref<LogicalResult(llvm::Value *)> body) {
-  BasicBlock *before = builder.GetInsertBlock(), *loop = newBlock("loop"), *after = newBlock("after");
+  BasicBlock *before = builder.GetInsertBlock(), *loop = newBlock("loop"),
+             *after = newBlock("after");
   builder.CreateCondBr(builder.CreateICmpSLT(lower, upper), loop, after);
   builder.SetInsertPoint(loop);
   PHINode *index = builder.CreatePHI(i64, 2);
@@ -331,8 +332,8 @@ void KernelEmitter::waitFor(llvm::Value *end, llvm::Value *ready, llvm::Value *v
   llvm::Value *wait = field(args, offsetof(KernelArgs, wait), pointer);
   llvm::Value *code = builder.CreateCall(type, wait, {args, end, value});
   failureCode->addIncoming(code, slow);
-  builder.CreateCondBr(builder.CreateICmpEQ(code, builder.getInt32(0)), go, failureCode->getParent(),
-                       likely);
+  builder.CreateCondBr(builder.CreateICmpEQ(code, builder.getInt32(0)), go,
+                       failureCode->getParent(), likely);
   builder.SetInsertPoint(go);
 }
 
@@ -501,7 +502,8 @@ void KernelEmitter::emitPattern(ArrayRef<Address> places, unsigned sources, int6
   llvm::Value *zero = builder.getInt64(0);
   if (llvm::none_of(places, [](const Address &place) { return place.row; }))
     // Strided places hold adjacent chunks back to back.
-    return emitPatternCall(places, sources, zero, builder.CreateMul(stride, builder.getInt64(chunks)));
+    return emitPatternCall(places, sources, zero,
+                           builder.CreateMul(stride, builder.getInt64(chunks)));
   if (chunks == 1)
     return emitPatternCall(places, sources, zero, nullptr);
   (void)emitLoop(zero, builder.getInt64(chunks), 1, [&](llvm::Value *j) {

@@ -12,7 +12,7 @@ using BufferNumbers = llvm::DenseMap<mlir::Operation *, int32_t>;
 /// Emits `int32_t kernel.symbol(KernelArgs *)`, see Plan.h. Emits a diagnostic on the
 /// op that has no code.
 mlir::LogicalResult emitKernel(ProgramOp program, const KernelPlan &kernel,
-                               const BufferNumbers &buffers, const Plan &plan,
-                               Patterns &patterns, llvm::Module &module);
+                               const BufferNumbers &buffers, const Plan &plan, Patterns &patterns,
+                               llvm::Module &module);
 
 } // namespace ccl::host

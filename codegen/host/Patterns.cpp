@@ -9,7 +9,9 @@ using namespace llvm;
 
 namespace ccl::host {
 
-static bool isFloat(ElementType type) { return type == ElementType::F32 || type == ElementType::F64; }
+static bool isFloat(ElementType type) {
+  return type == ElementType::F32 || type == ElementType::F64;
+}
 
 static bool isSigned(ElementType type) {
   return type == ElementType::I8 || type == ElementType::I32 || type == ElementType::I64;
@@ -26,8 +28,8 @@ std::string Patterns::whyNotReducible() const {
     return "no reduction is given: the contract names none";
   bool arithmetic = reduction == Reduction::Sum || reduction == Reduction::Prod ||
                     reduction == Reduction::Min || reduction == Reduction::Max;
-  bool bitwise = reduction == Reduction::Band || reduction == Reduction::Bor ||
-                 reduction == Reduction::Bxor;
+  bool bitwise =
+      reduction == Reduction::Band || reduction == Reduction::Bor || reduction == Reduction::Bxor;
   if ((arithmetic && (isInteger(type) || isFloat(type))) || (bitwise && isInteger(type)))
     return "";
   return fmt::format("the host backend has no '{}' of '{}' elements", model::name(reduction),
@@ -57,22 +59,17 @@ Value *Patterns::combine(IRBuilderBase &builder, Value *a, Value *b) {
   using model::Reduction;
   bool real = isFloat(type), isS = isSigned(type);
   switch (reduction) {
-  case Reduction::Sum:
-    return real ? builder.CreateFAdd(a, b) : builder.CreateAdd(a, b);
-  case Reduction::Prod:
-    return real ? builder.CreateFMul(a, b) : builder.CreateMul(a, b);
+  case Reduction::Sum: return real ? builder.CreateFAdd(a, b) : builder.CreateAdd(a, b);
+  case Reduction::Prod: return real ? builder.CreateFMul(a, b) : builder.CreateMul(a, b);
   case Reduction::Min:
     return real ? selectFloat(builder, CmpInst::FCMP_OLT, a, b)
                 : builder.CreateBinaryIntrinsic(isS ? Intrinsic::smin : Intrinsic::umin, a, b);
   case Reduction::Max:
     return real ? selectFloat(builder, CmpInst::FCMP_OGT, a, b)
                 : builder.CreateBinaryIntrinsic(isS ? Intrinsic::smax : Intrinsic::umax, a, b);
-  case Reduction::Band:
-    return builder.CreateAnd(a, b);
-  case Reduction::Bor:
-    return builder.CreateOr(a, b);
-  case Reduction::Bxor:
-    return builder.CreateXor(a, b);
+  case Reduction::Band: return builder.CreateAnd(a, b);
+  case Reduction::Bor: return builder.CreateOr(a, b);
+  case Reduction::Bxor: return builder.CreateXor(a, b);
   default: // refused by whyNotReducible
     llvm_unreachable("reduction without code");
   }
@@ -87,7 +84,8 @@ void Patterns::emitMemcpy(Function *function) {
   builder.CreateCondBr(builder.CreateICmpEQ(src, dst), done, copy);
   builder.SetInsertPoint(copy);
   Align align(sizeOf(type));
-  builder.CreateMemCpy(dst, align, src, align, builder.CreateMul(n, builder.getInt64(sizeOf(type))));
+  builder.CreateMemCpy(dst, align, src, align,
+                       builder.CreateMul(n, builder.getInt64(sizeOf(type))));
   builder.CreateBr(done);
   builder.SetInsertPoint(done);
   builder.CreateRetVoid();
@@ -146,9 +144,8 @@ Function *Patterns::get(unsigned sources, unsigned destinations) {
   LLVMContext &context = module.getContext();
   SmallVector<Type *> parameters(sources + destinations, PointerType::get(context, 0));
   parameters.push_back(Type::getInt64Ty(context));
-  auto *function =
-      Function::Create(FunctionType::get(Type::getVoidTy(context), parameters, false),
-                       Function::InternalLinkage, name, module);
+  auto *function = Function::Create(FunctionType::get(Type::getVoidTy(context), parameters, false),
+                                    Function::InternalLinkage, name, module);
   function->addFnAttr(Attribute::NoInline);
   function->addFnAttr(Attribute::NoUnwind);
   if (sources == 1 && destinations == 1)

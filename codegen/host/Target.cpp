@@ -128,13 +128,10 @@ static void optimize(Module &module, TargetMachine &machine, StringRef sanitizer
   passes.run(module, modules);
 }
 
-Expected<std::string> compileToObject(Module &module, const HostOptions &options,
-                                      std::string *ir) {
-  if (!options.sanitizer.empty() && options.sanitizer != "address" &&
-      options.sanitizer != "thread")
-    return createStringError(inconvertibleErrorCode(),
-                             "unknown sanitizer '" + options.sanitizer +
-                                 "': known are 'address' and 'thread'");
+Expected<std::string> compileToObject(Module &module, const HostOptions &options, std::string *ir) {
+  if (!options.sanitizer.empty() && options.sanitizer != "address" && options.sanitizer != "thread")
+    return createStringError(inconvertibleErrorCode(), "unknown sanitizer '" + options.sanitizer +
+                                                           "': known are 'address' and 'thread'");
   Expected<std::unique_ptr<TargetMachine>> machine = createMachine();
   if (!machine)
     return machine.takeError();
@@ -148,8 +145,8 @@ Expected<std::string> compileToObject(Module &module, const HostOptions &options
   raw_svector_ostream stream(object);
   legacy::PassManager codegen;
   if ((*machine)->addPassesToEmitFile(codegen, stream, nullptr, CodeGenFileType::ObjectFile))
-    return createStringError(inconvertibleErrorCode(), "LLVM cannot write object code for " +
-                                                           hostTargetKey());
+    return createStringError(inconvertibleErrorCode(),
+                             "LLVM cannot write object code for " + hostTargetKey());
   codegen.run(module);
   return object.str().str();
 }

@@ -11,24 +11,15 @@ namespace ccl::model {
 
 std::string_view name(FaultKind k) {
   switch (k) {
-  case FaultKind::Wrong:
-    return "wrong";
-  case FaultKind::DoubleCount:
-    return "double_count";
-  case FaultKind::Uninitialized:
-    return "uninitialized";
-  case FaultKind::Conflict:
-    return "conflict";
-  case FaultKind::OutOfRange:
-    return "out_of_range";
-  case FaultKind::Mismatch:
-    return "mismatch";
-  case FaultKind::ReadOnly:
-    return "read_only";
-  case FaultKind::Deadlock:
-    return "deadlock";
-  case FaultKind::Unpaired:
-    return "unpaired";
+  case FaultKind::Wrong: return "wrong";
+  case FaultKind::DoubleCount: return "double_count";
+  case FaultKind::Uninitialized: return "uninitialized";
+  case FaultKind::Conflict: return "conflict";
+  case FaultKind::OutOfRange: return "out_of_range";
+  case FaultKind::Mismatch: return "mismatch";
+  case FaultKind::ReadOnly: return "read_only";
+  case FaultKind::Deadlock: return "deadlock";
+  case FaultKind::Unpaired: return "unpaired";
   }
   return "unknown";
 }
@@ -40,17 +31,12 @@ std::string_view verdict(const std::vector<Fault> &faults, const Contract &contr
   case FaultKind::Wrong:
   case FaultKind::DoubleCount:
   case FaultKind::Mismatch:
-  case FaultKind::ReadOnly:
-    return "wrong";
-  case FaultKind::Uninitialized:
-    return "uninitialized";
-  case FaultKind::Conflict:
-    return "race";
+  case FaultKind::ReadOnly: return "wrong";
+  case FaultKind::Uninitialized: return "uninitialized";
+  case FaultKind::Conflict: return "race";
   case FaultKind::Deadlock:
-  case FaultKind::Unpaired:
-    return "deadlock";
-  case FaultKind::OutOfRange:
-    return "malformed";
+  case FaultKind::Unpaired: return "deadlock";
+  case FaultKind::OutOfRange: return "malformed";
   }
   return "wrong";
 }

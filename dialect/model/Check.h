@@ -67,7 +67,8 @@ struct ProgramReport {
   /// The least slot count of every data channel with which no rank gets stuck, be it
   /// more than is there; 0 without data channels, or if no number of slots helps.
   int32_t minSlots = 0;
-  uint64_t instructions = 0;
+  uint64_t instructions = 0; ///< of all ranks
+  bool divisible = false;    ///< as of the algorithm
   bool ok() const { return faults.empty(); }
 };
 struct ProgramCheckOptions {

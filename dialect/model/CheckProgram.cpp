@@ -1,49 +1,24 @@
 // L2: all ranks together, in one order that may happen.
 
-#include "dialect/model/Execution.h"
-#include "dialect/model/Network.h"
+#include "dialect/model/ProgramCheck.h"
 
 #include <fmt/format.h>
 
 #include <cstdlib>
-#include <deque>
 #include <utility>
 
 namespace ccl::model {
-namespace {
 
-class ProgramCheck {
-public:
-  ProgramCheck(const Program &program, const Contract &contract, const ProgramCheckOptions &options)
-      : options(options), network(program),
-        execution(program.buffers, int64_t(program.ranks.size()), contract, options.inPlace,
-                  options.maxFaults, [this](int32_t event) { return describe(event); }) {}
+ProgramCheck::ProgramCheck(const Program &program, const Contract &contract,
+                           const ProgramCheckOptions &options)
+    : ProgramCheck(program, contract, options, int64_t(program.ranks.size()), Network(program)) {}
 
-  ProgramReport run();
-
-private:
-  struct Slot {
-    int32_t writer; ///< event that filled it
-    std::vector<Contents> chunks;
-  };
-
-  Event describe(int32_t event) const;
-  Site siteOf(int32_t agent, int32_t instruction) const;
-  void fire(int32_t agent, int32_t instruction);
-  Place placeOf(const NetworkAgent &agent, const Operand &operand) const;
-  bool exist(const NetworkAgent &agent, const Instruction &instruction, const Site &site);
-  bool overlaps(const NetworkAgent &agent, const Instruction &instruction, const Site &site);
-  /// What one source holds, `count` chunks; who wrote it goes to `writer`.
-  std::vector<Contents> take(const NetworkAgent &agent, const Operand &operand,
-                             const Instruction &instruction, const Site &site, int32_t &writer);
-  void put(const NetworkAgent &agent, const Operand &operand, const std::vector<Contents> &values,
-           const Site &site);
-
-  const ProgramCheckOptions options;
-  Network network;
-  Execution execution;
-  std::vector<std::deque<Slot>> slots; ///< of every link
-};
+ProgramCheck::ProgramCheck(const Program &program, const Contract &contract,
+                           const ProgramCheckOptions &options, int64_t ranks, Network network)
+    : options(options), network(std::move(network)),
+      execution(
+          program.buffers, ranks, contract, options.inPlace, options.maxFaults,
+          [this](int32_t event) { return describe(event); }, int64_t(program.ranks.size())) {}
 
 ProgramReport ProgramCheck::run() {
   ProgramReport report;
@@ -62,6 +37,8 @@ ProgramReport ProgramCheck::run() {
   report.minSlots = network.leastSlots();
   execution.enter(network.numEvents());
   slots.resize(network.links().size());
+  if (!prepare())
+    return report;
   std::vector<int32_t> stops =
       network.run(options.slots, [&](int32_t agent, int32_t i) { fire(agent, i); });
   if (network.isStuck(stops)) {
@@ -74,6 +51,7 @@ ProgramReport ProgramCheck::run() {
     execution.leave();
   }
   report.faults = std::move(execution.faults);
+  report.divisible = execution.divisible;
   return report;
 }
 
@@ -87,7 +65,7 @@ Event ProgramCheck::describe(int32_t event) const {
   int32_t number = network.agentOf(size_t(event));
   const NetworkAgent &agent = network.agents()[size_t(number)];
   int32_t instruction = event - int32_t(agent.firstEvent);
-  return {siteOf(number, instruction), agent.rank, network.str(number, instruction)};
+  return {siteOf(number, instruction), agent.rank, network.strOfAny(number, instruction)};
 }
 
 Place ProgramCheck::placeOf(const NetworkAgent &agent, const Operand &operand) const {
@@ -108,9 +86,13 @@ bool ProgramCheck::exist(const NetworkAgent &agent, const Instruction &instructi
 // Chunks of one instruction go in no particular order.
 bool ProgramCheck::overlaps(const NetworkAgent &agent, const Instruction &instruction,
                             const Site &site) {
+  auto owner = [&](const Operand &operand) {
+    return operand.kind == Operand::Kind::Peer ? operand.peer : agent.rank;
+  };
   for (const Operand &from : instruction.from)
     for (const Operand &to : instruction.to) {
-      if (from.kind == Operand::Kind::Channel || to.kind == Operand::Kind::Channel)
+      if (from.kind == Operand::Kind::Channel || to.kind == Operand::Kind::Channel ||
+          owner(from) != owner(to))
         continue;
       Place src = placeOf(agent, from), dst = placeOf(agent, to);
       int64_t distance = int64_t(execution.at(src)) - int64_t(execution.at(dst));
@@ -130,32 +112,45 @@ bool ProgramCheck::overlaps(const NetworkAgent &agent, const Instruction &instru
 std::vector<Contents> ProgramCheck::take(const NetworkAgent &agent, const Operand &operand,
                                          const Instruction &instruction, const Site &site,
                                          int32_t &writer) {
-  size_t count = size_t(instruction.count);
-  std::vector<Contents> values(count, Multisets::poison);
-  if (operand.kind != Operand::Kind::Channel) {
-    Place place = placeOf(agent, operand);
-    writer = execution.writer(place);
-    for (size_t i = 0; i < count; ++i, ++place.chunk)
-      values[i] = execution.read(place, site);
-    return values;
+  if (operand.kind == Operand::Kind::Channel)
+    return receive(agent, operand, instruction, site, writer);
+  std::vector<Contents> values(size_t(instruction.count));
+  Place place = placeOf(agent, operand);
+  writer = execution.writer(place);
+  for (Contents &value : values) {
+    value = execution.read(place, site);
+    if (operand.kind == Operand::Kind::Peer)
+      value = fromPeer(operand.peer, value);
+    ++place.chunk;
   }
+  return values;
+}
+
+std::vector<Contents> ProgramCheck::receive(const NetworkAgent &agent, const Operand &operand,
+                                            const Instruction &instruction, const Site &site,
+                                            int32_t &writer) {
+  size_t count = size_t(instruction.count);
   int32_t link = network.linkOf(agent.rank, operand.channel);
   Slot slot = std::move(slots[size_t(link)].front());
   slots[size_t(link)].pop_front();
   writer = slot.writer;
-  if (slot.chunks.size() == count)
-    return std::move(slot.chunks);
   const NetworkLink &ends = network.links()[size_t(link)];
+  auto [src, dst] = network.ranksOf(ends, /*asReceiver=*/true);
+  if (slot.chunks.size() == count) {
+    for (Contents &value : slot.chunks)
+      value = fromPeer(src, value);
+    return std::move(slot.chunks);
+  }
   Event sender = describe(slot.writer);
   Fault fault = execution.makeFault(FaultKind::Mismatch, {agent.rank, -1, -1}, site);
   auto chunks = [](size_t n) { return fmt::format("{} chunk{}", n, n == 1 ? "" : "s"); };
   fault.have = chunks(slot.chunks.size());
   fault.want = chunks(count);
-  fault.message = fmt::format("rank {} takes {} from rank {}, tag {}, but the slot holds {}",
-                              ends.dst, fault.want, ends.src, ends.tag, fault.have);
+  fault.message = fmt::format("rank {} takes {} from rank {}, tag {}, but the slot holds {}", dst,
+                              fault.want, src, ends.tag, fault.have);
   fault.notes.push_back({sender.site.loc, fmt::format("sent by {}", sender.text)});
   execution.report(std::move(fault));
-  return values;
+  return std::vector<Contents>(count, Multisets::poison);
 }
 
 void ProgramCheck::put(const NetworkAgent &agent, const Operand &operand,
@@ -166,8 +161,9 @@ void ProgramCheck::put(const NetworkAgent &agent, const Operand &operand,
     return;
   }
   Place place = placeOf(agent, operand);
+  bool peers = operand.kind == Operand::Kind::Peer;
   for (size_t i = 0; i < values.size(); ++i, ++place.chunk)
-    execution.write(place, values[i], site);
+    execution.write(place, peers ? toPeer(operand.peer, values[i]) : values[i], site);
 }
 
 void ProgramCheck::fire(int32_t number, int32_t index) {
@@ -214,8 +210,6 @@ void ProgramCheck::fire(int32_t number, int32_t index) {
       for (int32_t c = 0; c < instruction.count; ++c, ++place.chunk)
         execution.spoil(place);
 }
-
-} // namespace
 
 ProgramReport check(const Program &program, const Contract &contract,
                     const ProgramCheckOptions &options) {

@@ -48,14 +48,10 @@ int64_t Contract::inShards() const {
   case Collective::ReduceScatter:
   case Collective::Scatter:
   case Collective::AllToAll:
-  case Collective::AllToAllV:
-    return ranks;
-  case Collective::Barrier:
-    return 0;
-  case Collective::Custom:
-    return chunks > 0 ? customInChunks / chunks : 0;
-  default:
-    return 1;
+  case Collective::AllToAllV: return ranks;
+  case Collective::Barrier: return 0;
+  case Collective::Custom: return chunks > 0 ? customInChunks / chunks : 0;
+  default: return 1;
   }
 }
 
@@ -64,14 +60,10 @@ int64_t Contract::outShards() const {
   case Collective::AllGather:
   case Collective::Gather:
   case Collective::AllToAll:
-  case Collective::AllToAllV:
-    return ranks;
-  case Collective::Barrier:
-    return 0;
-  case Collective::Custom:
-    return chunks > 0 ? customOutChunks / chunks : 0;
-  default:
-    return 1;
+  case Collective::AllToAllV: return ranks;
+  case Collective::Barrier: return 0;
+  case Collective::Custom: return chunks > 0 ? customOutChunks / chunks : 0;
+  default: return 1;
   }
 }
 
@@ -97,23 +89,17 @@ std::optional<Atom> Contract::origin(int64_t rank, int64_t chunk) const {
   if (rank < 0 || rank >= ranks || chunk < 0 || chunk >= outChunks())
     return std::nullopt;
   switch (collective) {
-  case Collective::AllReduce:
-    return Atom{everyRank, chunk};
+  case Collective::AllReduce: return Atom{everyRank, chunk};
   case Collective::Reduce:
     return rank == root ? std::optional(Atom{everyRank, chunk}) : std::nullopt;
-  case Collective::ReduceScatter:
-    return Atom{everyRank, rank * chunks + chunk};
-  case Collective::AllGather:
-    return Atom{chunk / chunks, chunk % chunks};
+  case Collective::ReduceScatter: return Atom{everyRank, rank * chunks + chunk};
+  case Collective::AllGather: return Atom{chunk / chunks, chunk % chunks};
   case Collective::Gather:
     return rank == root ? std::optional(Atom{chunk / chunks, chunk % chunks}) : std::nullopt;
-  case Collective::Broadcast:
-    return Atom{root, chunk};
-  case Collective::Scatter:
-    return Atom{root, rank * chunks + chunk};
+  case Collective::Broadcast: return Atom{root, chunk};
+  case Collective::Scatter: return Atom{root, rank * chunks + chunk};
   case Collective::AllToAll:
-  case Collective::AllToAllV:
-    return Atom{chunk / chunks, rank * chunks + chunk % chunks};
+  case Collective::AllToAllV: return Atom{chunk / chunks, rank * chunks + chunk % chunks};
   case Collective::Permute: {
     auto it = std::find(targets.begin(), targets.end(), rank);
     if (it == targets.end())
@@ -121,8 +107,7 @@ std::optional<Atom> Contract::origin(int64_t rank, int64_t chunk) const {
     return Atom{it - targets.begin(), chunk};
   }
   case Collective::Barrier:
-  case Collective::Custom:
-    return std::nullopt;
+  case Collective::Custom: return std::nullopt;
   }
   return std::nullopt;
 }

@@ -36,8 +36,9 @@ std::string checkContract(const Contract &contract, int64_t ranks) {
 } // namespace
 
 Execution::Execution(const std::vector<Buffer> &buffers, int64_t ranks, const Contract &contract,
-                     bool inPlace, size_t maxFaults, Describe describe)
-    : buffers(buffers), ranks(ranks), contract(contract), inPlace(inPlace),
+                     bool inPlace, size_t maxFaults, Describe describe, int64_t kept)
+    : buffers(buffers), ranks(ranks), kept(kept > 0 ? std::min(kept, ranks) : ranks),
+      contract(contract), inPlace(inPlace),
       maxFaults(std::max<size_t>(maxFaults, 1)), describe(std::move(describe)),
       sets(std::max<int64_t>(ranks, 1), std::max<int64_t>(contract.chunks, 1)) {
   // Nothing promised: a sum may well take a contribution twice.
@@ -107,9 +108,9 @@ std::string Execution::check() const {
   for (const Buffer &buffer : buffers) {
     if (std::string error = checkBuffer(buffer); !error.empty())
       return error;
-    if (buffer.chunks > (placesLimit - places) / ranks)
+    if (buffer.chunks > (placesLimit - places) / kept)
       return fmt::format("{}: the buffers have more than {} places", buffer.name, placesLimit);
-    places += ranks * buffer.chunks;
+    places += kept * buffer.chunks;
   }
   bool whole = bufferWith(Role::InOut) >= 0;
   if (contract.inChunks() > 0 && !whole && bufferWith(Role::In) < 0)
@@ -128,14 +129,14 @@ void Execution::enter(size_t events) {
                                             contract.inOutChunks()})
                                 : 0;
   if (shared)
-    places += size_t(sharedStride * ranks);
+    places += size_t(sharedStride * kept);
   for (const Buffer &buffer : buffers) {
     if (shared && (buffer.role == Role::In || buffer.role == Role::Out)) {
       layouts.push_back({sharedBase, sharedStride, buffer.role});
       continue;
     }
     layouts.push_back({places, buffer.chunks, Role::Scratch});
-    places += size_t(buffer.chunks * ranks);
+    places += size_t(buffer.chunks * kept);
   }
   contents.assign(places, Multisets::nothing);
   writers.assign(places, -1);
@@ -146,7 +147,7 @@ void Execution::enter(size_t events) {
     return;
   bool open = contract.collective == Collective::Custom && contract.inChunks() == 0;
   int64_t chunks = open ? buffers[size_t(source)].chunks : contract.inChunks();
-  for (int32_t rank = 0; rank < ranks; ++rank)
+  for (int32_t rank = 0; rank < kept; ++rank)
     for (int64_t chunk = 0; chunk < chunks; ++chunk)
       if (open || contract.defines(rank, chunk)) {
         int64_t position = source == inout ? contract.inPosition(rank, chunk) : chunk;
@@ -198,7 +199,7 @@ bool Execution::isPlace(const Place &place, int64_t count) const {
   if (place.buffer < 0 || size_t(place.buffer) >= buffers.size())
     return false;
   int64_t chunks = buffers[size_t(place.buffer)].chunks;
-  return place.rank >= 0 && place.rank < ranks && place.chunk >= 0 && place.chunk < chunks &&
+  return place.rank >= 0 && place.rank < kept && place.chunk >= 0 && place.chunk < chunks &&
          count >= 1 && count <= chunks - place.chunk;
 }
 
@@ -216,7 +217,7 @@ bool Execution::exists(const Place &place, int64_t count, const Site &site) {
     return complain(fmt::format("buffer {}", place.buffer), fmt::format("[0, {})", buffers.size()),
                     fmt::format("buffer {} is outside [0, {})", place.buffer, buffers.size()));
   const Buffer &buffer = buffers[size_t(place.buffer)];
-  if (place.rank < 0 || place.rank >= ranks)
+  if (place.rank < 0 || place.rank >= kept)
     return complain(fmt::format("rank {}", place.rank), fmt::format("[0, {})", ranks),
                     fmt::format("{}: rank {} is outside [0, {})", buffer.name, place.rank, ranks));
   if (count < 1)

@@ -33,8 +33,10 @@ class Execution {
 public:
   using Describe = std::function<Event(int32_t event)>;
 
+  /// `kept`: only the places of ranks [0, kept) exist, and only what the contract
+  /// promises to these is compared; 0: all.
   Execution(const std::vector<Buffer> &buffers, int64_t ranks, const Contract &contract,
-            bool inPlace, size_t maxFaults, Describe describe);
+            bool inPlace, size_t maxFaults, Describe describe, int64_t kept = 0);
 
   /// Why the buffers cannot belong to the contract, or "".
   std::string check() const;
@@ -68,6 +70,7 @@ public:
   bool isFull() const { return faults.size() >= maxFaults; }
   std::string placeName(const Place &place) const;
   size_t numPlaces() const;
+  Multisets &multisets() { return sets; }
 
   std::vector<Fault> faults;
   /// A chunk was at rest in an in, out or inout place of another length class.
@@ -98,7 +101,7 @@ private:
   void addHistory(Fault &fault, const Place &place) const;
 
   const std::vector<Buffer> &buffers;
-  const int64_t ranks;
+  const int64_t ranks, kept;
   const Contract &contract;
   const bool inPlace;
   const size_t maxFaults;

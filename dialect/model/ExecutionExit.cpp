@@ -23,14 +23,15 @@ void Execution::forEachCustomPromise(const std::function<void(int64_t, int64_t, 
          i < rows.size() && rows[i].outRank == first.outRank && rows[i].outChunk == first.outChunk;
          ++i)
       want = sets.unite(want, sets.atom({rows[i].inRank, rows[i].inChunk}));
-    f(first.outRank, first.outChunk, want);
+    if (first.outRank < kept)
+      f(first.outRank, first.outChunk, want);
   }
 }
 
 void Execution::forEachPromise(const std::function<void(int64_t, int64_t, Contents)> &f) {
   if (contract.collective == Collective::Custom)
     return forEachCustomPromise(f);
-  for (int64_t rank = 0; rank < ranks; ++rank)
+  for (int64_t rank = 0; rank < kept; ++rank)
     for (int64_t chunk = 0; chunk < contract.outChunks(); ++chunk) {
       std::optional<Atom> atom = contract.origin(rank, chunk);
       if (!atom)

@@ -71,6 +71,33 @@ Contents Multisets::distinct(Contents a) {
   return intern(lengthClass(a));
 }
 
+Contents Multisets::renamed(Contents a, const ChunkMap &chunkOf, const RankMap &ranksOf) {
+  if (a == nothing || a == poison)
+    return a;
+  std::vector<Run> moved;
+  Intervals intervals;
+  int64_t first = -1;
+  for (size_t i = 0; i < sets[a].count; ++i) {
+    const Run run = runs[sets[a].first + i];
+    for (int64_t begin = run.begin; begin < run.end;) {
+      int64_t chunk = begin / ranks, base = chunk * ranks;
+      int64_t end = std::min(run.end, base + ranks), to = chunkOf(chunk);
+      first = first < 0 ? to : first;
+      intervals.clear();
+      ranksOf(begin - base, end - base, intervals);
+      for (auto [low, high] : intervals)
+        moved.push_back({to * ranks + low, to * ranks + high, run.times});
+      begin = end;
+    }
+  }
+  std::sort(moved.begin(), moved.end(),
+            [](const Run &x, const Run &y) { return x.begin < y.begin; });
+  built.clear();
+  for (const Run &run : moved)
+    append(run.begin, run.end, run.times);
+  return intern(lengthClass(a) == mixed ? mixed : first % chunksPerShard);
+}
+
 int64_t Multisets::size(Contents a) const {
   int64_t total = 0;
   for (size_t i = 0; i < sets[a].count; ++i)

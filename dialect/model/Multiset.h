@@ -9,6 +9,9 @@
 
 #include "dialect/model/Contract.h"
 
+#include <functional>
+#include <utility>
+
 namespace ccl::model {
 
 /// Number of a multiset in its `Multisets`.
@@ -34,6 +37,14 @@ public:
   Contents minus(Contents a, Contents b);
   /// The same contributions, each once.
   Contents distinct(Contents a);
+
+  /// What becomes of a multiset when chunks and ranks are renamed: chunk c to
+  /// `chunkOf(c)`, the ranks [low, high) to the intervals that `ranksOf` appends. All
+  /// chunks of one length class must go to one class.
+  using Intervals = std::vector<std::pair<int64_t, int64_t>>;
+  using ChunkMap = std::function<int64_t(int64_t chunk)>;
+  using RankMap = std::function<void(int64_t low, int64_t high, Intervals &out)>;
+  Contents renamed(Contents a, const ChunkMap &chunkOf, const RankMap &ranksOf);
 
   /// How often the most frequent contribution is there.
   int64_t mostTimes(Contents a) const { return sets[a].mostTimes; }

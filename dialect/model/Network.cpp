@@ -46,9 +46,8 @@ void Network::addLinks() {
     int32_t src, dst, tag, rank, channel;
   };
   std::vector<Entry> entries;
-  int64_t ranks = int64_t(program.ranks.size());
   channelLinks.resize(program.ranks.size());
-  for (int32_t rank = 0; rank < ranks; ++rank) {
+  for (int32_t rank = 0; size_t(rank) < program.ranks.size(); ++rank) {
     const std::vector<Channel> &channels = program.ranks[size_t(rank)].channels;
     channelLinks[size_t(rank)].assign(channels.size(), -1);
     for (int32_t c = 0; c < int32_t(channels.size()); ++c) {
@@ -60,6 +59,9 @@ void Network::addLinks() {
       } else if (channel.slots < 0) {
         report(FaultKind::OutOfRange, {rank}, -1,
                fmt::format("rank {}: a channel with {} slots", rank, channel.slots));
+      } else if (inverse) {
+        entries.push_back({rank, channel.to ? channel.peer : inverse(channel.peer), channel.tag,
+                           rank, c});
       } else {
         entries.push_back({channel.to ? rank : channel.peer, channel.to ? channel.peer : rank,
                            channel.tag, rank, c});
@@ -135,7 +137,6 @@ void Network::checkOperand(const NetworkAgent &agent, int32_t instruction, const
                            bool destination) {
   if (operand.kind == Operand::Kind::Channel)
     return addUse(agent, instruction, operand.channel, destination);
-  int64_t ranks = int64_t(program.ranks.size());
   if (operand.kind == Operand::Kind::Peer && (operand.peer < 0 || operand.peer >= ranks))
     report(FaultKind::OutOfRange, agent, instruction,
            fmt::format("{}: peer {} is outside [0, {})",
@@ -179,7 +180,8 @@ void Network::checkLink(const NetworkLink &link) {
   const NetworkLink::End &partner = link.to.uses ? link.from : link.to;
   if (!used.uses)
     return;
-  int32_t user = link.to.uses ? link.src : link.dst, peer = link.to.uses ? link.dst : link.src;
+  auto [src, dst] = ranksOf(link, /*asReceiver=*/!link.to.uses);
+  int32_t user = link.to.uses ? src : dst, peer = link.to.uses ? dst : src;
   std::string_view mine = link.to.uses ? "to" : "from", other = link.to.uses ? "from" : "to";
   std::string message;
   if (!partner.exists)
@@ -203,7 +205,8 @@ void Network::checkBalance(const NetworkLink &link, size_t index) {
     return;
   bool data = link.slots > 0, over = sent > taken;
   const NetworkLink::End &more = over ? link.to : link.from, &less = over ? link.from : link.to;
-  std::string channel = fmt::format("rank {} to rank {}, tag {}", link.src, link.dst, link.tag);
+  auto [src, dst] = ranksOf(link, /*asReceiver=*/!over);
+  std::string channel = fmt::format("rank {} to rank {}, tag {}", src, dst, link.tag);
   std::string_view what = data ? "transfers" : "signals";
   std::string message = over ? fmt::format("{} of {} {} from {}, are never {}", sent - taken, sent,
                                            what, channel, data ? "received" : "waited for")
@@ -214,7 +217,7 @@ void Network::checkBalance(const NetworkLink &link, size_t index) {
     int32_t last = useOf(less.agent, int32_t(index), !over, less.uses - 1);
     const NetworkAgent &agent = allAgents[size_t(less.agent)];
     notes.push_back({agent.agent->code[size_t(last)].loc,
-                     fmt::format("{} is the last at the other end", str(less.agent, last))});
+                     fmt::format("{} is the last at the other end", strOfAny(less.agent, last))});
   }
   report(FaultKind::Unpaired, allAgents[size_t(more.agent)],
          useOf(more.agent, int32_t(index), over, less.uses), std::move(message), std::move(notes));
@@ -249,6 +252,20 @@ std::string Network::str(int32_t number, int64_t instruction) const {
   const NetworkAgent &agent = allAgents[size_t(number)];
   return fmt::format("rank {}, {} {}, instruction {}", agent.rank,
                      agent.agent->proxy ? "proxy" : "block", agent.agent->id, instruction);
+}
+
+std::string Network::strOfAny(int32_t number, int64_t instruction) const {
+  if (!inverse)
+    return str(number, instruction);
+  const NetworkAgent &agent = allAgents[size_t(number)];
+  return fmt::format("{} {}, instruction {}", agent.agent->proxy ? "proxy" : "block",
+                     agent.agent->id, instruction);
+}
+
+std::pair<int32_t, int32_t> Network::ranksOf(const NetworkLink &link, bool asReceiver) const {
+  if (inverse && asReceiver)
+    return {inverse(link.dst), link.src};
+  return {link.src, link.dst};
 }
 
 } // namespace ccl::model

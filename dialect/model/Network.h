@@ -10,6 +10,7 @@
 #include "dialect/model/Check.h"
 
 #include <functional>
+#include <utility>
 
 namespace ccl::model {
 
@@ -34,7 +35,14 @@ struct NetworkAgent {
 
 class Network {
 public:
-  explicit Network(const Program &program) : program(program) {}
+  explicit Network(const Program &program)
+      : program(program), ranks(int64_t(program.ranks.size())) {}
+  /// Folded: the program is that of rank 0 of `ranks` that all do the same, shifted, at
+  /// once. What rank 0 takes from rank p is what it sends itself to `inverse(p)`. Links
+  /// are named as rank 0 sends on them.
+  using Inverse = std::function<int32_t(int32_t rank)>;
+  Network(const Program &program, int64_t ranks, Inverse inverse)
+      : program(program), ranks(ranks), inverse(std::move(inverse)) {}
 
   /// Pairs the ends. What is wrong with channels and operands goes to `faults`, at
   /// most `maxFaults`; then the rest must not be called.
@@ -50,6 +58,10 @@ public:
   int32_t agentOf(size_t event) const;
   /// "rank 1, block 0, instruction 3".
   std::string str(int32_t agent, int64_t instruction) const;
+  /// The same of what another rank may do: folded, without the rank.
+  std::string strOfAny(int32_t agent, int64_t instruction) const;
+  /// From which rank to which a link goes, as one of its ends names them.
+  std::pair<int32_t, int32_t> ranksOf(const NetworkLink &link, bool asReceiver) const;
 
   /// Runs until all have ended or none can go on; with `slots` slots a data channel
   /// (0: as written). Calls `fire` for each instruction, in an order that may happen.
@@ -89,6 +101,8 @@ private:
                         int32_t slots) const;
 
   const Program &program;
+  const int64_t ranks;
+  const Inverse inverse; ///< null: not folded
   std::vector<NetworkAgent> allAgents;
   std::vector<NetworkLink> allLinks;
   std::vector<std::vector<int32_t>> channelLinks;

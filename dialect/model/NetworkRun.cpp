@@ -130,17 +130,22 @@ Fault Network::deadlock(const std::vector<int32_t> &stops, int32_t slots) const 
     int32_t stop = stops[size_t(agent)];
     Use use = blocked(agent);
     const NetworkLink &link = allLinks[size_t(use.link)];
+    auto [src, dst] = ranksOf(link, /*asReceiver=*/!use.adds);
     std::string text =
         use.adds ? fmt::format("{} waits for a free slot to rank {}, tag {} (of {})",
-                               str(agent, stop), link.dst, link.tag, capacity(use.link, slots))
+                               str(agent, stop), dst, link.tag, capacity(use.link, slots))
                  : fmt::format("{} waits for {} from rank {}, tag {}", str(agent, stop),
-                               link.slots > 0 ? "data" : "a signal", link.src, link.tag);
+                               link.slots > 0 ? "data" : "a signal", src, link.tag);
     if (agent == first)
       waits = text;
     fault.notes.push_back({who.agent->code[size_t(stop)].loc, std::move(text)});
     agent = waitsFor(agent);
   } while (agent != first);
   fault.loc = fault.notes.front().loc;
+  if (inverse) {
+    fault.message = fmt::format("deadlock: {}, and so does every rank, for another", waits);
+    return fault;
+  }
   fault.message = fault.notes.size() == 1
                       ? fmt::format("deadlock: {}, which it would have to serve itself", waits)
                       : fmt::format("deadlock: {}, in a cycle of {} agents that wait for "

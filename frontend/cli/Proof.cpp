@@ -1,6 +1,8 @@
 //===- Proof.cpp - Both levels of one algorithm, proved ------------------------===//
 #include "frontend/cli/Proof.h"
 
+#include "passes/checks/CheckProofs.h"
+
 #include <algorithm>
 
 namespace ccl::cli {
@@ -30,6 +32,7 @@ static int proveMoves(Session &session, Instance &instance, Proof &proof) {
   proof.contract = std::move(*contract);
   proof.moves = std::move(*moves);
   proof.report = model::check(proof.moves, proof.contract);
+  recordInPlace(algorithm, proof.report.inPlace);
   return Fine;
 }
 
@@ -45,9 +48,10 @@ static int provePrograms(Session &session, Instance &instance, Proof &proof) {
     model::ProgramReport report = model::check(proof.program, proof.contract, {.inPlace = inPlace});
     proof.minSlots = std::max(proof.minSlots, report.minSlots);
     proof.instructions = report.instructions;
-    if (!report.ok() && proof.programFaults.empty())
+    bool holds = report.ok(); // asks whether there are faults: before they move away
+    if (!holds && proof.programFaults.empty())
       proof.programFaults = std::move(report.faults);
-    return report.ok();
+    return holds;
   };
   proof.outOfPlace = proof.report.ok() && check(false);
   proof.inPlace = proof.report.inPlace && check(true);

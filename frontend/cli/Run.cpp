@@ -54,7 +54,8 @@ private:
   int execute(Plan plan, const CompileStats &stats, ElementType type, model::Reduction reduction);
   CompileOptions compileOptions(const Instance &instance, ElementType type) const;
   int checkMemory(const Workload &workload, int64_t maxCount);
-  void describe(const Plan &plan, ElementType type, model::Reduction reduction);
+  void describe(const Plan &plan, const CompileStats &stats, ElementType type,
+                model::Reduction reduction);
 
   Session &session;
   RunOptions options;
@@ -261,6 +262,8 @@ int Runner::runSeries(Instance instance, ElementType type, std::optional<model::
   mlir::FailureOr<Plan> plan = compile(*instance.module, compiling, stats);
   if (mlir::failed(plan))
     return session.refused();
+  if (!stats.unproved.empty())
+    log::warn(log::Subsystem::Check, -1, "@{} not proved: {}", instance.algorithm, stats.unproved);
   model::Reduction reduction = op.value_or(plan->contract.reduction);
   return execute(std::move(*plan), stats, type, reduction);
 }
@@ -287,7 +290,7 @@ int Runner::execute(Plan plan, const CompileStats &stats, ElementType type,
   if (!communicator)
     return session.failed(communicator.takeError());
 
-  describe(loaded, type, reduction);
+  describe(loaded, stats, type, reduction);
   Series series{loaded.contract,    type,
                 reduction,          input.algorithmName(),
                 options.checks > 0, stats.jitMs + loading.count()};
@@ -324,17 +327,29 @@ int Runner::checkMemory(const Workload &workload, int64_t maxCount) {
                                      formatBytes(double(needed)), formatBytes(double(available))));
 }
 
-void Runner::describe(const Plan &plan, ElementType type, model::Reduction reduction) {
+/// Which forms the proof vouches for, and what happens to launches in the other one.
+static std::string proofText(const Plan &plan, const CompileStats &stats) {
+  if (!stats.unproved.empty())
+    return "not proved: " + stats.unproved;
+  if (plan.contract.isUnchecked())
+    return "nothing promised";
+  return plan.disjointProved && plan.inPlaceProved ? "proved out of place and in place"
+         : plan.disjointProved                     ? "proved out of place; in place through a copy"
+                                                   : "proved in place; out of place through a copy";
+}
+
+void Runner::describe(const Plan &plan, const CompileStats &stats, ElementType type,
+                      model::Reduction reduction) {
+  auto plural = [](int64_t count, const char *what) {
+    return fmt::format("{} {}{}", count, what, count == 1 ? "" : "s");
+  };
   std::string what(model::name(plan.contract.collective));
   if (reduction != model::Reduction::None)
     what += fmt::format(" {}", model::name(reduction));
-  table.comment(fmt::format(
-      "ccl {}  {} {}  {} rank{} (threads)  {} core{}  program {} ({})  {}", CCL_VERSION, what,
-      name(type), plan.ranks(), plan.ranks() == 1 ? "" : "s", std::thread::hardware_concurrency(),
-      std::thread::hardware_concurrency() == 1 ? "" : "s", plan.program, input.reason(),
-      plan.contract.isUnchecked() ? "nothing promised"
-      : plan.inPlaceProved        ? "proved out of place and in place"
-                                  : "proved out of place; in place through a copy"));
+  table.comment(fmt::format("ccl {}  {} {}  {} (threads)  {}  program {} ({})  {}", CCL_VERSION,
+                            what, name(type), plural(plan.ranks(), "rank"),
+                            plural(std::thread::hardware_concurrency(), "core"), plan.program,
+                            input.reason(), proofText(plan, stats)));
   table.header();
 }
 

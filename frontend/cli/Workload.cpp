@@ -85,9 +85,10 @@ std::vector<Piece> definition(const Contract &contract, int64_t rank, int64_t co
 // Values
 //===----------------------------------------------------------------------===//
 
-/// Calls body(T()) with the C++ type of `type`; false if there is none.
+/// Calls body(T()) with a C++ type that can judge `type`; false if there is none. What is
+/// only copied may be anything of the right size.
 template <typename Body>
-static bool visit(ElementType type, Body body) {
+static bool visit(ElementType type, Reduction reduction, Body body) {
   switch (type) {
   case ElementType::I8: return body(int8_t()), true;
   case ElementType::U8: return body(uint8_t()), true;
@@ -98,9 +99,9 @@ static bool visit(ElementType type, Body body) {
   case ElementType::F32: return body(float()), true;
   case ElementType::F64: return body(double()), true;
   case ElementType::F16:
-  case ElementType::BF16:
+  case ElementType::BF16: return reduction == Reduction::None && (body(uint16_t()), true);
   case ElementType::F8E4M3:
-  case ElementType::F8E5M2: return false;
+  case ElementType::F8E5M2: return reduction == Reduction::None && (body(uint8_t()), true);
   }
   return false;
 }
@@ -182,22 +183,23 @@ static bool same(Reduction reduction, T have, T want) {
 // Workload
 //===----------------------------------------------------------------------===//
 
-static int mantissaBits(ElementType type) {
-  int bits = 10;
-  visit(type, [&](auto zero) { bits = std::numeric_limits<decltype(zero)>::digits; });
+static int mantissaBits(ElementType type, Reduction reduction) {
+  int bits = 8;
+  visit(type, reduction, [&](auto zero) { bits = std::numeric_limits<decltype(zero)>::digits; });
   return bits;
 }
 
 Workload::Workload(Contract contract, ElementType type, Reduction reduction)
     : theContract(std::move(contract)), type(type), reduction(reduction) {
   int sumBits = std::bit_width(uint64_t(theContract.ranks));
-  valueBits = std::clamp(mantissaBits(type) - sumBits, 2, 12);
+  valueBits = std::clamp(mantissaBits(type, reduction) - sumBits, 2, 12);
 }
 
 std::string Workload::unsupported() const {
-  if (visit(type, [](auto) {}))
+  if (visit(type, reduction, [](auto) {}))
     return "";
-  return fmt::format("there is no reference for {} yet; -c 0 runs without a check", name(type));
+  return fmt::format("there is no reference for {} of {}; -c 0 runs without a check",
+                     model::name(reduction), name(type));
 }
 
 int64_t Workload::inOffset(int64_t rank, int64_t count) const {
@@ -214,7 +216,7 @@ int64_t Workload::outOffset(int64_t rank, int64_t count) const {
 
 void Workload::fill(int64_t rank, uint64_t round, int64_t first, int64_t length, void *to) const {
   ValueRule rule = ruleOf(rank, round, valueBits, reduction);
-  bool typed = visit(type, [&](auto zero) {
+  bool typed = visit(type, reduction, [&](auto zero) {
     using T = decltype(zero);
     T *values = static_cast<T *>(to);
     for (int64_t i = 0; i < length; ++i)
@@ -228,7 +230,7 @@ int64_t Workload::countChanged(int64_t rank, uint64_t round, int64_t length,
                                const void *data) const {
   ValueRule rule = ruleOf(rank, round, valueBits, reduction);
   int64_t changed = 0;
-  visit(type, [&](auto zero) {
+  visit(type, reduction, [&](auto zero) {
     using T = decltype(zero);
     const T *values = static_cast<const T *>(data);
     for (int64_t i = 0; i < length; ++i)
@@ -240,7 +242,7 @@ int64_t Workload::countChanged(int64_t rank, uint64_t round, int64_t length,
 int64_t Workload::countWrong(int64_t rank, uint64_t round, int64_t count, const void *out) const {
   constexpr int64_t blockLength = 2048; // stays in the first-level cache
   int64_t wrong = 0;
-  visit(type, [&](auto zero) {
+  visit(type, reduction, [&](auto zero) {
     using T = decltype(zero);
     std::vector<T> want(blockLength);
     for (const Piece &piece : definition(theContract, rank, count)) {

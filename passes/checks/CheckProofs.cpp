@@ -4,7 +4,10 @@
 //===----------------------------------------------------------------------===//
 
 #include "passes/checks/CheckProofs.h"
+#include "dialect/model/CheckSymmetric.h"
 #include "passes/Passes.h"
+
+#include "llvm/ADT/StringSwitch.h"
 
 using namespace mlir;
 
@@ -24,6 +27,10 @@ void emitFaults(ArrayRef<model::Fault> faults, Operation *op, const LocationTabl
   }
 }
 
+void recordInPlace(AlgorithmOp algorithm, bool holds) {
+  algorithm->setAttr("ccl.in_place", BoolAttr::get(algorithm.getContext(), holds));
+}
+
 FailureOr<model::AlgorithmReport> checkAlgorithm(AlgorithmOp algorithm) {
   auto contract = getModelContract(algorithm);
   if (failed(contract))
@@ -36,24 +43,91 @@ FailureOr<model::AlgorithmReport> checkAlgorithm(AlgorithmOp algorithm) {
   emitFaults(report.faults, algorithm, locations);
   if (!report.ok())
     return failure();
-  algorithm->setAttr("ccl.in_place", BoolAttr::get(algorithm.getContext(), report.inPlace));
+  recordInPlace(algorithm, report.inPlace);
   return report;
 }
 
-FailureOr<model::ProgramReport> checkPrograms(AlgorithmOp algorithm,
-                                              const model::ProgramCheckOptions &options) {
-  auto contract = getModelContract(algorithm);
-  if (failed(contract))
+/// Instructions of all ranks, if those of one program execute equally many, or `limit`.
+static uint64_t estimateInstructions(AlgorithmOp algorithm, uint64_t limit) {
+  uint64_t total = 0;
+  for (auto program : algorithm->getParentOfType<ModuleOp>().getOps<ProgramOp>()) {
+    if (program.getAlgorithm() != algorithm.getSymName())
+      continue;
+    SmallVector<int64_t> ranks = program.getRankList();
+    uint64_t one = 0;
+    // Fails where the visitor has had enough.
+    (void)forEachInstruction(program, ranks.front(),
+                             [&](Operation *, const model::Instruction &) {
+                               return ++one * ranks.size() + total < limit;
+                             });
+    total += one * ranks.size();
+  }
+  return std::min(total, limit);
+}
+
+LogicalResult ProgramProof::findSymmetry() {
+  auto found = ccl::findSymmetry(algorithm, theLocations, why);
+  if (failed(found))
     return failure();
-  LocationTable locations;
-  auto program = expandPrograms(algorithm, locations);
-  if (failed(program))
+  one = std::move(*found);
+  return success();
+}
+
+LogicalResult ProgramProof::prepare() {
+  prepared = true;
+  auto found = getModelContract(algorithm);
+  if (failed(found))
     return failure();
-  model::ProgramReport report = model::check(*program, *contract, options);
-  emitFaults(report.faults, algorithm, locations);
-  if (!report.ok())
+  contract = std::move(*found);
+  // One rank must be small enough itself.
+  uint64_t limit = (options.maxInstructions + 1) * uint64_t(contract.ranks);
+  instructions = estimateInstructions(algorithm, limit);
+  bool wanted = options.symmetry == BySymmetry::Always ||
+                (options.symmetry == BySymmetry::Auto && instructions > options.manyInstructions);
+  return wanted && instructions < limit ? findSymmetry() : success();
+}
+
+FailureOr<model::ProgramReport> ProgramProof::checkAll(const model::ProgramCheckOptions &form) {
+  if (!all) {
+    auto expanded = expandPrograms(algorithm, theLocations);
+    if (failed(expanded))
+      return failure();
+    all = std::move(*expanded);
+  }
+  theBuffers = all->buffers;
+  return model::check(*all, contract, form);
+}
+
+FailureOr<std::optional<model::ProgramReport>> ProgramProof::check(bool inPlace) {
+  if (!prepared && failed(prepare()))
     return failure();
-  return report;
+  model::ProgramCheckOptions form;
+  form.slots = options.slots;
+  form.inPlace = inPlace;
+  std::optional<model::ProgramReport> report;
+  if (one) {
+    theBuffers = one->rankZero.buffers;
+    report = model::checkSymmetric(one->rankZero, contract, one->symmetry, form, &why);
+  }
+  symmetric = report.has_value();
+  if (report || options.symmetry == BySymmetry::Always)
+    return report;
+  if (instructions > options.maxInstructions) {
+    if (why.empty())
+      why = "one rank is not to stand for all";
+    why = (Twine("over ") + Twine(options.maxInstructions) + " instructions, and " + why).str();
+    return std::optional<model::ProgramReport>();
+  }
+  auto full = checkAll(form);
+  if (failed(full))
+    return failure();
+  return std::optional(std::move(*full));
+}
+
+std::string ProgramProof::remark() const {
+  if (!symmetric)
+    return "";
+  return (Twine("proved on one rank of ") + Twine(contract.ranks) + " by symmetry").str();
 }
 
 namespace {
@@ -80,25 +154,48 @@ struct CheckAlgorithm : impl::CclCheckAlgorithmBase<CheckAlgorithm> {
 struct CheckProgram : impl::CclCheckProgramBase<CheckProgram> {
   using CclCheckProgramBase::CclCheckProgramBase;
   void runOnOperation() override {
-    for (auto algorithm : getOperation().getOps<AlgorithmOp>()) {
-      model::ProgramCheckOptions options;
-      options.slots = slots;
-      auto report = checkPrograms(algorithm, options);
-      if (succeeded(report))
-        if (auto inPlace = algorithm->getAttrOfType<BoolAttr>("ccl.in_place");
-            inPlace && inPlace.getValue()) {
-          options.inPlace = true;
-          if (failed(checkPrograms(algorithm, options)))
-            report = failure();
-        }
-      if (failed(report)) {
+    for (auto algorithm : getOperation().getOps<AlgorithmOp>())
+      if (failed(prove(algorithm)))
         signalPassFailure();
+  }
+
+  LogicalResult prove(AlgorithmOp algorithm) {
+    auto way = llvm::StringSwitch<std::optional<BySymmetry>>(symmetric)
+                   .Case("auto", BySymmetry::Auto)
+                   .Case("always", BySymmetry::Always)
+                   .Case("never", BySymmetry::Never)
+                   .Default(std::nullopt);
+    if (!way)
+      return getOperation().emitError() << "option symmetric: '" << symmetric
+                                        << "' is none of auto, always, never";
+    ProgramProofOptions options;
+    options.symmetry = *way;
+    options.slots = slots;
+    ProgramProof proof(algorithm, options);
+    auto known = algorithm->getAttrOfType<BoolAttr>("ccl.in_place");
+    uint64_t instructions = 0;
+    int32_t minSlots = 0;
+    for (bool inPlace : {false, true}) {
+      if (inPlace && !(known && known.getValue()))
         continue;
-      }
-      if (remark)
-        algorithm.emitRemark() << "programs ok: " << report->instructions
-                               << " instructions, least slots " << report->minSlots;
+      auto report = proof.check(inPlace);
+      if (failed(report))
+        return failure();
+      if (!*report)
+        return algorithm.emitOpError() << "cannot be proved: " << proof.obstacle();
+      emitFaults((*report)->faults, algorithm, proof.locations());
+      if (!(*report)->ok())
+        return failure();
+      instructions = (*report)->instructions;
+      minSlots = std::max(minSlots, (*report)->minSlots);
     }
+    if (!remark)
+      return success();
+    InFlightDiagnostic d = algorithm.emitRemark() << "programs ok: " << instructions
+                                                  << " instructions, least slots " << minSlots;
+    if (proof.isSymmetric())
+      d << ", " << proof.remark();
+    return success();
   }
 };
 } // namespace

@@ -1,8 +1,8 @@
 //===- CheckProofs.h - Proofs with diagnostics --------------------------------===//
 #pragma once
 
-#include "dialect/Expand.h"
 #include "dialect/model/Check.h"
+#include "passes/lowering/Symmetry.h"
 
 namespace ccl {
 
@@ -10,12 +10,60 @@ namespace ccl {
 void emitFaults(llvm::ArrayRef<model::Fault> faults, mlir::Operation *op,
                 const LocationTable &locations);
 
+/// Notes on the algorithm (`ccl.in_place`) whether its in-place form holds. If it does not,
+/// lowering need not care that `in` and `out` might be one memory.
+void recordInPlace(AlgorithmOp algorithm, bool holds);
+
 /// Proves a specialized, expanded algorithm and records on it whether the in-place form
 /// holds (`ccl.in_place`). Fails after diagnostics.
 mlir::FailureOr<model::AlgorithmReport> checkAlgorithm(AlgorithmOp algorithm);
 
-/// Proves the programs of all ranks together. Fails after diagnostics.
-mlir::FailureOr<model::ProgramReport>
-checkPrograms(AlgorithmOp algorithm, const model::ProgramCheckOptions &options = {});
+/// Whether one rank is proved for all, if they do the same, shifted.
+enum class BySymmetry { Auto, Always, Never };
+
+struct ProgramProofOptions {
+  BySymmetry symmetry = BySymmetry::Auto;
+  int32_t slots = 0; ///< of every data channel; 0: as written
+  /// Auto: what expands to more is proved by symmetry if it can be.
+  uint64_t manyInstructions = uint64_t(1) << 20;
+  /// What expands to more is not expanded: an instruction takes some 100 bytes.
+  uint64_t maxInstructions = uint64_t(4) << 20;
+};
+
+/// The proof of the programs of all ranks, in one form or two. Expands once.
+class ProgramProof {
+public:
+  explicit ProgramProof(AlgorithmOp algorithm, const ProgramProofOptions &options = {})
+      : algorithm(algorithm), options(options) {}
+
+  /// Nothing if the programs are too large and one rank cannot stand for all:
+  /// `obstacle` says why. Fails after a diagnostic.
+  mlir::FailureOr<std::optional<model::ProgramReport>> check(bool inPlace);
+
+  /// The last check was made on one rank for all.
+  bool isSymmetric() const { return symmetric; }
+  /// "proved on one rank of 4096 by symmetry", or "".
+  std::string remark() const;
+  const std::string &obstacle() const { return why; }
+  /// Buffers and locations of the faults.
+  const std::vector<model::Buffer> &buffers() const { return theBuffers; }
+  const LocationTable &locations() const { return theLocations; }
+
+private:
+  mlir::LogicalResult prepare();
+  mlir::LogicalResult findSymmetry();
+  mlir::FailureOr<model::ProgramReport> checkAll(const model::ProgramCheckOptions &form);
+
+  AlgorithmOp algorithm;
+  const ProgramProofOptions options;
+  model::Contract contract;
+  std::optional<SymmetricProgram> one;
+  std::optional<model::Program> all;
+  std::vector<model::Buffer> theBuffers;
+  LocationTable theLocations;
+  std::string why;
+  uint64_t instructions = 0; ///< of all ranks
+  bool prepared = false, symmetric = false;
+};
 
 } // namespace ccl

@@ -6,6 +6,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "dialect/Indexing.h"
+#include "dialect/model/Check.h"
 #include "passes/Passes.h"
 #include "passes/lowering/Trace.h"
 
@@ -97,15 +98,63 @@ struct FuseTransfers : impl::CclFuseTransfersBase<FuseTransfers> {
   using CclFuseTransfersBase::CclFuseTransfersBase;
 
   void runOnOperation() override {
-    for (auto program : getOperation().getOps<ProgramOp>()) {
-      SmallVector<affine::AffineForOp> loops;
-      program.getBody().walk([&](affine::AffineForOp loop) { loops.push_back(loop); });
-      for (auto loop : loops)
-        if (!rotate(loop))
-          unrollReduction(loop);
-      program.getBody().walk([&](Block *block) { fuseBlock(*block); });
-      removeDeadWrites(program);
+    for (auto algorithm : getOperation().getOps<AlgorithmOp>()) {
+      SmallVector<ProgramOp> programs;
+      std::vector<OwningOpRef<ProgramOp>> before;
+      for (auto program : getOperation().getOps<ProgramOp>())
+        if (program.getAlgorithm() == algorithm.getSymName()) {
+          programs.push_back(program);
+          before.emplace_back(cast<ProgramOp>(program->clone()));
+        }
+      for (ProgramOp program : programs)
+        fuse(program);
+      if (!getsStuck(algorithm, programs))
+        continue;
+      for (auto [program, old] : llvm::zip_equal(programs, before)) {
+        OpBuilder(program).insert(old.release());
+        program.erase();
+      }
     }
+  }
+
+  void fuse(ProgramOp program) {
+    SmallVector<affine::AffineForOp> loops;
+    program.getBody().walk([&](affine::AffineForOp loop) { loops.push_back(loop); });
+    for (auto loop : loops)
+      if (!rotate(loop))
+        unrollReduction(loop);
+    program.getBody().walk([&](Block *block) { fuseBlock(*block); });
+    removeDeadWrites(program);
+  }
+
+  /// Whether the fused programs need more slots than they have. Large programs are left
+  /// to the proof that follows lowering.
+  static bool getsStuck(AlgorithmOp algorithm, ArrayRef<ProgramOp> programs) {
+    auto contract = getModelContract(algorithm);
+    if (failed(contract))
+      return false;
+    constexpr uint64_t limit = 1 << 17; // instructions, some milliseconds
+    uint64_t instructions = 0;
+    int64_t ranks = 0;
+    for (ProgramOp program : programs) {
+      int64_t mine = program.getRankList().size();
+      ranks += mine;
+      auto count = [&](Operation *, const model::Instruction &) {
+        return (instructions += mine) < limit;
+      };
+      if (failed(forEachInstruction(program, program.getRanks().front(), count)))
+        return false;
+    }
+    if (ranks != contract->ranks)
+      return false; // some ranks only: nothing can be said
+    LocationTable locations;
+    auto all = expandPrograms(algorithm, locations);
+    if (failed(all))
+      return false;
+    model::ProgramReport report = model::check(*all, *contract);
+    return llvm::any_of(report.faults, [](const model::Fault &fault) {
+      return fault.kind == model::FaultKind::Deadlock;
+    });
   }
 
   //===--------------------------------------------------------------------===//
@@ -442,10 +491,12 @@ struct FuseTransfers : impl::CclFuseTransfersBase<FuseTransfers> {
     auto ranks = representativeRanks(program);
     if (!ranks)
       return;
+    SmallVector<BufferOp> buffers(program.getBody().getOps<BufferOp>());
     // What peers read directly is live.
     llvm::SmallPtrSet<Operation *, 4> shared;
-    program.getBody().walk([&](PeerOp p) { shared.insert(p.getBuffer().getDefiningOp()); });
-    SmallVector<BufferOp> buffers(program.getBody().getOps<BufferOp>());
+    llvm::SmallBitVector read = buffersReadByPeers(program);
+    for (unsigned i : read.set_bits())
+      shared.insert(buffers[i]);
     using Write = std::pair<Operation *, unsigned>;
     llvm::DenseSet<Write> live;
     for (int64_t rank : *ranks) {

@@ -20,9 +20,10 @@ namespace {
 
 class Peeler {
 public:
-  Peeler(ProgramOp program, BufferOp inout, const model::Contract &contract)
-      : program(program), inout(inout), contract(contract), context(program.getContext()),
-        shape(*inout.getChunkShape()) {
+  /// `shared`: some rank reads the buffer of another.
+  Peeler(ProgramOp program, BufferOp inout, bool shared, const model::Contract &contract)
+      : program(program), inout(inout), shared(shared), contract(contract),
+        context(program.getContext()), shape(*inout.getChunkShape()) {
     for (auto b : program.getBody().getOps<BufferOp>()) {
       if (b == inout)
         break;
@@ -66,8 +67,6 @@ private:
   /// Finds the operands whose every instance is a first read, and the input chunks that
   /// the rank never overwrites. False if some operand is mixed.
   bool classify() {
-    bool shared = false;
-    program.getBody().walk([&](PeerOp p) { shared |= p.getBuffer() == inout.getResult(); });
     auto ranks = representativeRanks(program);
     if (shared || !ranks)
       return false;
@@ -225,6 +224,7 @@ private:
 
   ProgramOp program;
   BufferOp inout;
+  bool shared;
   const model::Contract &contract;
   MLIRContext *context;
   SmallVector<int64_t> shape;
@@ -236,6 +236,13 @@ private:
 
 struct PeelInOut : impl::CclPeelInOutBase<PeelInOut> {
   void runOnOperation() override {
+    // Asked before the first program changes.
+    DenseMap<Operation *, bool> shared;
+    for (auto program : getOperation().getOps<ProgramOp>()) {
+      llvm::SmallBitVector read = buffersReadByPeers(program);
+      for (auto [i, buffer] : llvm::enumerate(program.getBody().getOps<BufferOp>()))
+        shared[buffer] = read.test(i);
+    }
     for (auto program : getOperation().getOps<ProgramOp>()) {
       program.getBody().walk([&](Operation *op) { op->removeAttr(guardedBuffer); });
       BufferOp inout;
@@ -257,7 +264,7 @@ struct PeelInOut : impl::CclPeelInOutBase<PeelInOut> {
                             "and out buffers");
         return signalPassFailure();
       }
-      Peeler(program, inout, *contract).run();
+      Peeler(program, inout, shared.lookup(inout), *contract).run();
     }
   }
 };

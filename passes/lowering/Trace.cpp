@@ -77,6 +77,23 @@ std::optional<SmallVector<int64_t>> representativeRanks(ProgramOp program) {
   return std::nullopt;
 }
 
+llvm::SmallBitVector buffersReadByPeers(ProgramOp program) {
+  auto mine = program.getBody().getOps<BufferOp>();
+  llvm::SmallBitVector read(std::distance(mine.begin(), mine.end()));
+  for (auto other : program->getParentOfType<ModuleOp>().getOps<ProgramOp>()) {
+    if (other.getAlgorithm() != program.getAlgorithm())
+      continue;
+    SmallVector<BufferOp> buffers(other.getBody().getOps<BufferOp>());
+    other.getBody().walk([&](PeerOp peer) {
+      unsigned number =
+          llvm::find(buffers, peer.getBuffer().getDefiningOp<BufferOp>()) - buffers.begin();
+      if (number < read.size())
+        read.set(number);
+    });
+  }
+  return read;
+}
+
 Overlap compare(BufferOp buffer, ArrayRef<AffineExpr> a, ArrayRef<AffineExpr> b) {
   Overlap result = Overlap::Same;
   SmallVector<int64_t> shape = *buffer.getChunkShape();

@@ -8,12 +8,17 @@
 
 #include "dialect/Expand.h"
 
+#include "llvm/ADT/SmallBitVector.h"
+
 namespace ccl {
 
 /// Ranks whose traces decide for all ranks of `program`: all of them if that is cheap,
 /// one if ranks differ by a shift of every buffer's chunks, which keeps all relations
 /// between places. Nothing if neither holds.
 std::optional<llvm::SmallVector<int64_t>> representativeRanks(ProgramOp program);
+
+/// By buffer number: whether any program of the same algorithm reads a peer's part.
+llvm::SmallBitVector buffersReadByPeers(ProgramOp program);
 
 /// How two places of one rank relate, for every rank and iteration. Both must use the
 /// values of one `IndexSpace` (loop variables of one nest).

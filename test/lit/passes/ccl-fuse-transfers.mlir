@@ -95,3 +95,25 @@ ccl.program @kept.p1(%me) of @kept ranks(1) {
     ccl.transfer from %from to %x[2]
   }
 }
+
+// -----
+
+// Fused, this ring would need two slots and has one: it stays as it is.
+// CHECK-LABEL: ccl.program @narrow.p
+// CHECK: affine.for
+// CHECK-NEXT: ccl.transfer from %x[{{.*}}] to %to
+// CHECK-NEXT: ccl.transfer from %from to %x[{{.*}}]{{$}}
+ccl.algorithm @narrow implements #ccl.contract<all_gather> {
+  %x = ccl.buffer inout ranks(4) chunks(4)
+}
+ccl.program @narrow.p(%me) of @narrow ranks(0 to 4) {
+  %x = ccl.buffer inout chunks(4)
+  %to = ccl.channel to (%me + 1) mod 4 slots 1
+  %from = ccl.channel from (%me + 3) mod 4 slots 1
+  ccl.block 0 {
+    affine.for %s = 1 to 4 {
+      ccl.transfer from %x[(%me - %s + 1) mod 4] to %to
+      ccl.transfer from %from to %x[(%me - %s) mod 4]
+    }
+  }
+}

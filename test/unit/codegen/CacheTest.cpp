@@ -44,7 +44,9 @@ std::string whyRefused(const fs::path &folder) {
 }
 
 const std::string key = hashHex("a program");
-const std::string object("\x7f" "ELF\0 not really", 16);
+const std::string object("\x7f"
+                         "ELF\0 not really",
+                         16);
 
 const char *const program = R"(
   ccl.algorithm @copy implements #ccl.contract<broadcast> {
@@ -194,7 +196,8 @@ TEST_CASE("the key tells programs, types, sanitizers and ranks apart, not locati
   other.reduction = model::Reduction::Max; // broadcast does not reduce
   CHECK(Generated(other).plan.hash == plain);
   std::string longer = program;
-  longer.replace(longer.find("ccl.transfer"), 12, "ccl.transfer from %in[0] to %out[0]\nccl.transfer");
+  longer.replace(longer.find("ccl.transfer"), 12,
+                 "ccl.transfer from %in[0] to %out[0]\nccl.transfer");
   CHECK(Generated(options, longer.c_str()).plan.hash != plain);
 }
 

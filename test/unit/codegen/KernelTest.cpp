@@ -14,7 +14,8 @@ const HostOptions sumOfInts{ElementType::I32, model::Reduction::Sum};
 
 /// The ring of docs and design for out-of-place buffers.
 std::string ringText(int64_t n) {
-  return moduleText("all_reduce, sum", n, n, fmt::format(R"(
+  return moduleText("all_reduce, sum", n, n,
+                    fmt::format(R"(
     ccl.program @ring.p(%me) of @a ranks(0 to {n}) {{
       %in = ccl.buffer in chunks({n})
       %out = ccl.buffer out chunks({n})
@@ -31,7 +32,8 @@ std::string ringText(int64_t n) {
         }}
         ccl.transfer from %prev to %out[(%me + 2) mod {n}]
       }}
-    }})", fmt::arg("n", n), fmt::arg("last", n - 1)));
+    }})",
+                                fmt::arg("n", n), fmt::arg("last", n - 1)));
 }
 
 /// A row of integers between guards, different for every rank.
@@ -156,7 +158,8 @@ TEST_CASE("several chunks through one slot, scratch, and chunk grids") {
         ccl.transfer from %t[1] to %to x 2
         ccl.transfer from %t[0] to %out[1, 2]
       }
-    })"), sumOfInts);
+    })"),
+                   sumOfInts);
   CHECK(program.plan.maxCount == 3);
   CHECK(program.plan.kernels.size() == 2);
   CHECK(program.plan.buffers.size() == 3);
@@ -218,7 +221,8 @@ TEST_CASE("peers' buffers, signals and waits") {
           ccl.wait %done
         }
       }
-    })"), sumOfInts);
+    })"),
+                   sumOfInts);
   CHECK(program.plan.direct);
   CHECK(program.plan.kernels[0].channels.size() == 4);
   World world(program, 0);
@@ -264,7 +268,8 @@ TEST_CASE("bounds of loops: empty, steps, maps with several results, inner bound
           }
         }
       }
-    })"), sumOfInts);
+    })"),
+                   sumOfInts);
   World world(program, 0);
   Row in(8, 1), out(8);
   for (int64_t i = 0; i < 8; ++i)
@@ -362,8 +367,7 @@ TEST_CASE("peers: loops that matter, rank sets with gaps, ends without a use") {
   REQUIRE(kernel.channels.size() == 2);
   CHECK(kernel.peers[0] == std::vector<std::vector<int32_t>>{
                                {2, 4, 6, 9}, {3, 5, 7, 9}, {4, 6, 8}, {12, 14, 16}, {1, 3, 5}});
-  CHECK(kernel.peers[1] ==
-        std::vector<std::vector<int32_t>>{{1}, {2}, {3}, {11}, {0}});
+  CHECK(kernel.peers[1] == std::vector<std::vector<int32_t>>{{1}, {2}, {3}, {11}, {0}});
   CHECK(kernel.channels[1].tag == 3);
 }
 

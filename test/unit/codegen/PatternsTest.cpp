@@ -24,8 +24,8 @@ public:
     host::Patterns patterns(module, type, reduction);
     for (auto [sources, destinations] : shapes)
       patterns.get(sources, destinations)->setLinkage(llvm::Function::ExternalLinkage);
-    code = std::make_unique<Linked>(
-        llvm::cantFail(compileToObject(module, {type, reduction}, &ir)));
+    code =
+        std::make_unique<Linked>(llvm::cantFail(compileToObject(module, {type, reduction}, &ir)));
   }
 
   void operator()(unsigned sources, unsigned destinations, std::vector<void *> p, int64_t n) {
@@ -39,7 +39,7 @@ public:
     case 4: return code->get<void (*)(V, V, V, V, int64_t)>(name)(p[0], p[1], p[2], p[3], n);
     case 7:
       return code->get<void (*)(V, V, V, V, V, V, V, int64_t)>(name)(p[0], p[1], p[2], p[3], p[4],
-                                                                    p[5], p[6], n);
+                                                                     p[5], p[6], n);
     case 9:
       return code->get<void (*)(V, V, V, V, V, V, V, V, V, int64_t)>(name)(
           p[0], p[1], p[2], p[3], p[4], p[5], p[6], p[7], p[8], n);
@@ -121,8 +121,8 @@ void checkShape(Loops &loops, Reduction reduction, unsigned sources, unsigned de
   }
 }
 
-const std::vector<std::pair<unsigned, unsigned>> reduceShapes = {{2, 1}, {3, 1}, {2, 2}, {5, 2},
-                                                                 {8, 1}};
+const std::vector<std::pair<unsigned, unsigned>> reduceShapes = {
+    {2, 1}, {3, 1}, {2, 2}, {5, 2}, {8, 1}};
 const std::vector<std::pair<unsigned, unsigned>> copyShapes = {{1, 1}, {1, 2}, {1, 3}};
 
 template <typename T>
@@ -153,8 +153,8 @@ void checkType(ElementType type, const std::vector<Reduction> &reductions) {
 
 const std::vector<Reduction> arithmetic = {Reduction::Sum, Reduction::Prod, Reduction::Min,
                                            Reduction::Max};
-const std::vector<Reduction> all = {Reduction::Sum,  Reduction::Prod, Reduction::Min,
-                                    Reduction::Max,  Reduction::Band, Reduction::Bor,
+const std::vector<Reduction> all = {Reduction::Sum, Reduction::Prod, Reduction::Min,
+                                    Reduction::Max, Reduction::Band, Reduction::Bor,
                                     Reduction::Bxor};
 
 template <typename T>

@@ -28,7 +28,8 @@ Ir::Ir() : context(registry(), MLIRContext::Threading::DISABLED) {
   context.printOpOnDiagnostic(false);
   context.getDiagEngine().registerHandler([this](Diagnostic &diagnostic) {
     static const char *const severity[] = {"note", "warning", "error", "remark"};
-    diagnostics += fmt::format("{}: {}\n", severity[int(diagnostic.getSeverity())], diagnostic.str());
+    diagnostics +=
+        fmt::format("{}: {}\n", severity[int(diagnostic.getSeverity())], diagnostic.str());
     for (Diagnostic &note : diagnostic.getNotes())
       diagnostics += fmt::format("note: {}\n", note.str());
   });
@@ -71,7 +72,9 @@ Linked::Linked(const std::string &object) {
     throw std::runtime_error(llvm::toString(std::move(error)));
 }
 
-void *Linked::address(const std::string &symbol) { return take(jit->lookup(symbol)).toPtr<void *>(); }
+void *Linked::address(const std::string &symbol) {
+  return take(jit->lookup(symbol)).toPtr<void *>();
+}
 
 Compiled::Compiled(const std::string &text, HostOptions options) {
   options.sanitizer = CCL_SANITIZE;
@@ -87,6 +90,9 @@ Compiled::Compiled(const std::string &text, HostOptions options) {
   plan.object = take(compileToObject(**module, options, &ir));
   code = std::make_unique<Linked>(plan.object);
 }
+
+Compiled::Compiled(Plan compiled)
+    : plan(std::move(compiled)), code(std::make_unique<Linked>(plan.object)) {}
 
 Kernel Compiled::kernel(int64_t rank) {
   for (const KernelPlan &kernel : plan.kernels)

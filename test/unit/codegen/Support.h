@@ -31,7 +31,8 @@ std::string moduleText(const std::string &contract, int64_t ranks, int64_t chunk
 class Linked {
 public:
   explicit Linked(const std::string &object);
-  template <typename Function> Function get(const std::string &symbol) {
+  template <typename Function>
+  Function get(const std::string &symbol) {
     return reinterpret_cast<Function>(address(symbol));
   }
 
@@ -45,6 +46,8 @@ private:
 class Compiled {
 public:
   Compiled(const std::string &text, HostOptions options);
+  /// What `compile` made.
+  explicit Compiled(Plan plan);
   /// The kernel of `rank`.
   Kernel kernel(int64_t rank);
 

@@ -156,35 +156,19 @@ void mutate(Moves &moves, std::mt19937 &random) {
   const int32_t step = move.step;
   Place &place = pick(2) ? move.src : move.dst;
   switch (pick(9)) {
-  case 0:
-    moves.moves.erase(moves.moves.begin() + ptrdiff_t(i));
-    break;
-  case 1:
-    moves.moves.insert(moves.moves.begin() + ptrdiff_t(i), Move(move));
-    break;
-  case 2:
-    place.rank = int32_t(pick(moves.ranks + (pick(8) == 0)));
-    break;
-  case 3:
-    place.buffer = int32_t(pick(int64_t(moves.buffers.size())));
-    break;
-  case 4:
-    place.chunk += pick(3) - 1;
-    break;
-  case 5:
-    move.kind = move.kind == MoveKind::Copy ? MoveKind::Reduce : MoveKind::Copy;
-    break;
-  case 6:
-    move.count = int32_t(pick(4));
-    break;
+  case 0: moves.moves.erase(moves.moves.begin() + ptrdiff_t(i)); break;
+  case 1: moves.moves.insert(moves.moves.begin() + ptrdiff_t(i), Move(move)); break;
+  case 2: place.rank = int32_t(pick(moves.ranks + (pick(8) == 0))); break;
+  case 3: place.buffer = int32_t(pick(int64_t(moves.buffers.size()))); break;
+  case 4: place.chunk += pick(3) - 1; break;
+  case 5: move.kind = move.kind == MoveKind::Copy ? MoveKind::Reduce : MoveKind::Copy; break;
+  case 6: move.count = int32_t(pick(4)); break;
   case 7: // join this step with the next
     for (Move &later : moves.moves)
       if (later.step > step)
         --later.step;
     break;
-  case 8:
-    std::swap(move.src, move.dst);
-    break;
+  case 8: std::swap(move.src, move.dst); break;
   }
 }
 
@@ -313,25 +297,15 @@ void mutate(Program &program, std::mt19937 &random) {
   size_t i = pick(code.size());
   std::vector<Operand> &side = pick(2) ? code[i].from : code[i].to;
   switch (pick(7)) {
-  case 0:
-    code.erase(code.begin() + ptrdiff_t(i));
-    break;
-  case 1:
-    code.insert(code.begin() + ptrdiff_t(i), Instruction(code[i]));
-    break;
-  case 2:
-    std::swap(code[i], code[pick(code.size())]);
-    break;
-  case 3:
-    code[i].reduce = !code[i].reduce;
-    break;
+  case 0: code.erase(code.begin() + ptrdiff_t(i)); break;
+  case 1: code.insert(code.begin() + ptrdiff_t(i), Instruction(code[i])); break;
+  case 2: std::swap(code[i], code[pick(code.size())]); break;
+  case 3: code[i].reduce = !code[i].reduce; break;
   case 4:
     if (!side.empty())
       side.erase(side.begin() + ptrdiff_t(pick(side.size())));
     break;
-  case 5:
-    side.push_back(local(0, int64_t(pick(size_t(program.buffers[0].chunks)))));
-    break;
+  case 5: side.push_back(local(0, int64_t(pick(size_t(program.buffers[0].chunks))))); break;
   case 6:
     for (Operand &operand : side)
       if (operand.kind == Operand::Kind::Local)

@@ -1,0 +1,65 @@
+//===- ProgramCheck.h - The execution that proves programs ---------------------===//
+//
+// Executes the instructions of a network on what the places hold. Rank programs are
+// executed all (check in Check.h) or one for all that do the same (CheckSymmetric.h).
+//===----------------------------------------------------------------------===//
+#pragma once
+
+#include "dialect/model/Execution.h"
+#include "dialect/model/Network.h"
+
+#include <deque>
+
+namespace ccl::model {
+
+class ProgramCheck {
+public:
+  ProgramCheck(const Program &program, const Contract &contract,
+               const ProgramCheckOptions &options);
+  virtual ~ProgramCheck() = default;
+
+  ProgramReport run();
+
+protected:
+  /// For programs of ranks [0, network's) out of `ranks`.
+  ProgramCheck(const Program &program, const Contract &contract,
+               const ProgramCheckOptions &options, int64_t ranks, Network network);
+
+  /// The place of the execution that an operand (no channel) means.
+  virtual Place placeOf(const NetworkAgent &agent, const Operand &operand) const;
+  /// One chunk that was read from `peer`'s place, or sent by it.
+  virtual Contents fromPeer(int32_t /*peer*/, Contents contents) { return contents; }
+  /// One chunk that goes to a place of `peer`.
+  virtual Contents toPeer(int32_t /*peer*/, Contents contents) { return contents; }
+  /// Called once when all is ready to be executed. False: nothing is, and no fault is
+  /// reported.
+  virtual bool prepare() { return true; }
+  virtual void fire(int32_t agent, int32_t instruction);
+
+  const ProgramCheckOptions options;
+  Network network;
+  Execution execution;
+
+private:
+  struct Slot {
+    int32_t writer; ///< event that filled it
+    std::vector<Contents> chunks;
+  };
+
+  Event describe(int32_t event) const;
+  Site siteOf(int32_t agent, int32_t instruction) const;
+  bool exist(const NetworkAgent &agent, const Instruction &instruction, const Site &site);
+  bool overlaps(const NetworkAgent &agent, const Instruction &instruction, const Site &site);
+  /// What one source holds, `count` chunks; who wrote it goes to `writer`.
+  std::vector<Contents> take(const NetworkAgent &agent, const Operand &operand,
+                             const Instruction &instruction, const Site &site, int32_t &writer);
+  std::vector<Contents> receive(const NetworkAgent &agent, const Operand &operand,
+                                const Instruction &instruction, const Site &site,
+                                int32_t &writer);
+  void put(const NetworkAgent &agent, const Operand &operand, const std::vector<Contents> &values,
+           const Site &site);
+
+  std::vector<std::deque<Slot>> slots; ///< of every link
+};
+
+} // namespace ccl::model

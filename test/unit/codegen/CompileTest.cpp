@@ -1,0 +1,257 @@
+//===- CompileTest.cpp - From choreography to plan --------------------------===//
+#include "codegen/Count.h"
+#include "test/unit/codegen/Support.h"
+
+#include <doctest/doctest.h>
+
+#include <filesystem>
+#include <fstream>
+
+namespace fs = std::filesystem;
+
+namespace ccl::test {
+namespace {
+
+const std::string ring = R"(
+ccl.algorithm @ring(%n: index) implements #ccl.contract<all_reduce, sum> {
+  %x = ccl.buffer inout ranks(%n) chunks(%n)
+  affine.for %s = 1 to %n {
+    affine.parallel (%r) = (0) to (symbol(%n)) {
+      ccl.reduce %x[%r, (%r - %s + 1) mod symbol(%n)]
+            into %x[(%r + 1) mod symbol(%n), (%r - %s + 1) mod symbol(%n)]
+    }
+  }
+  affine.for %s = 1 to %n {
+    affine.parallel (%r) = (0) to (symbol(%n)) {
+      ccl.copy %x[%r, (%r - %s + 2) mod symbol(%n)]
+          into %x[(%r + 1) mod symbol(%n), (%r - %s + 2) mod symbol(%n)]
+    }
+  }
+})";
+
+struct Result {
+  Result(const std::string &text, CompileOptions options) {
+    options.sanitizer = CCL_SANITIZE;
+    module = source.parse(text);
+    auto compiled = compile(module, options, stats);
+    ok = mlir::succeeded(compiled);
+    if (ok)
+      plan = std::move(*compiled);
+  }
+  bool says(const std::string &part) const {
+    return source.diagnostics.find(part) != std::string::npos;
+  }
+  Ir source;
+  mlir::ModuleOp module;
+  CompileStats stats;
+  Plan plan;
+  bool ok = false;
+};
+
+CompileOptions ranks(int64_t n, ElementType type = ElementType::I32) {
+  CompileOptions options;
+  options.lowering.sizes["n"] = n;
+  options.type = type;
+  return options;
+}
+
+/// How many results of an all-reduce of `count` elements are wrong.
+int64_t countWrong(Plan plan, int64_t count, bool inPlace) {
+  Compiled program(std::move(plan));
+  const int64_t n = program.plan.ranks(), chunks = program.plan.contract.chunks;
+  const int64_t stride = model::longestChunk(count, chunks);
+  World world(program, stride * program.plan.maxCount + 1);
+  std::vector<std::vector<int32_t>> in, out;
+  std::vector<std::vector<std::vector<int32_t>>> scratch(static_cast<size_t>(n));
+  std::vector<std::vector<void *>> buffers;
+  for (int64_t rank = 0; rank < n; ++rank) {
+    in.emplace_back();
+    for (int64_t i = 0; i < count; ++i)
+      in.back().push_back(int32_t(rank * 1000 + i));
+    out.emplace_back(count, -1);
+  }
+  for (size_t rank = 0; rank < size_t(n); ++rank) {
+    buffers.emplace_back();
+    for (const BufferPlan &buffer : program.plan.buffers) {
+      scratch[rank].emplace_back(size_t(buffer.chunks * stride));
+      buffers[rank].push_back(buffer.role == model::Role::Scratch ? scratch[rank].back().data()
+                              : buffer.role == model::Role::In || inPlace ? in[rank].data()
+                                                                          : out[rank].data());
+    }
+  }
+  int64_t wrong = 0;
+  for (int32_t code : world.launch(count, 1, stride, buffers))
+    wrong += code != 0;
+  for (const auto &row : inPlace ? in : out)
+    for (int64_t i = 0; i < count; ++i)
+      wrong += row[size_t(i)] != n * (n - 1) / 2 * 1000 + n * i;
+  return wrong;
+}
+
+class Folder {
+public:
+  Folder() {
+    std::string pattern = (fs::temp_directory_path() / "ccl-compile-XXXXXX").string();
+    REQUIRE(mkdtemp(pattern.data()));
+    path = pattern;
+  }
+  ~Folder() {
+    std::error_code ignored;
+    fs::remove_all(path, ignored);
+  }
+  fs::path path;
+};
+
+std::string contentOf(const fs::path &path) {
+  std::ifstream stream(path);
+  return {std::istreambuf_iterator<char>(stream), {}};
+}
+void write(const fs::path &path, const std::string &content) {
+  fs::create_directories(path.parent_path());
+  std::ofstream(path) << content;
+}
+std::string replaced(std::string text, const std::string &from, const std::string &to) {
+  size_t at = text.find(from);
+  REQUIRE(at != std::string::npos);
+  return text.replace(at, from.size(), to);
+}
+
+} // namespace
+
+TEST_CASE("a ring is proved, lowered, compiled and right") {
+  for (int64_t n : {2, 3, 4, 7}) {
+    CAPTURE(n);
+    Result result(ring, ranks(n));
+    CAPTURE(result.source.diagnostics);
+    REQUIRE(result.ok);
+    CHECK(result.plan.program == "ring");
+    CHECK(result.plan.ranks() == n);
+    CHECK(result.plan.disjointProved);
+    CHECK(result.plan.inPlaceProved);
+    CHECK_FALSE(result.plan.divisible);
+    CHECK(result.plan.minSlots >= 1);
+    CHECK(result.plan.hash.size() == 64);
+    CHECK(result.stats.moves == uint64_t(2 * n * (n - 1)));
+    CHECK(result.stats.instructions > 0);
+    CHECK(result.stats.unproved == "");
+    CHECK(result.stats.algorithmOps > 0);
+    CHECK(result.stats.programOps > 0);
+    for (int64_t count : {1, 17, 1000})
+      for (bool inPlace : {false, true})
+        CHECK(countWrong(result.plan, count, inPlace) == 0);
+  }
+}
+
+TEST_CASE("a wrong algorithm is refuted before anything is lowered") {
+  std::string wrong = replaced(ring, "affine.for %s = 1 to %n", "affine.for %s = 2 to %n");
+  Result result(wrong, ranks(4));
+  CHECK_FALSE(result.ok);
+  CHECK(result.says("error: "));
+  CHECK(result.says("rank"));
+  CHECK(result.stats.lowerMs == 0);
+
+  CompileOptions vouched = ranks(4);
+  vouched.prove = false;
+  Result anyway(wrong, vouched);
+  CHECK(anyway.ok);
+  CHECK(anyway.plan.disjointProved);
+  CHECK_FALSE(anyway.plan.inPlaceProved);
+  CHECK(anyway.plan.divisible);
+  CHECK(anyway.stats.unproved != "");
+}
+
+TEST_CASE("unbound sizes and unknown algorithms are errors") {
+  CHECK_FALSE(Result(ring, CompileOptions()).ok);
+  CompileOptions other = ranks(4);
+  other.algorithm = "tree";
+  CHECK(Result(ring, other).says("there is no algorithm @tree"));
+}
+
+TEST_CASE("another reduction than the contract's") {
+  CompileOptions options = ranks(4);
+  options.reduction = model::Reduction::Max;
+  Result result(ring, options);
+  REQUIRE(result.ok);
+  CHECK(result.plan.contract.reduction == model::Reduction::Max);
+  CHECK(result.plan.hash != Result(ring, ranks(4)).plan.hash);
+
+  options.reduction = model::Reduction::Avg;
+  Result refused(ring, options);
+  CHECK_FALSE(refused.ok);
+  CHECK(refused.says("'avg' of 'int32'"));
+}
+
+TEST_CASE("one rank only") {
+  CompileOptions options = ranks(64);
+  options.lowering.rank = 5;
+  Result result(ring, options);
+  REQUIRE(result.ok);
+  REQUIRE(result.plan.kernels.size() == 1);
+  CHECK(result.plan.kernels[0].ranks.size() == 1);
+  CHECK(result.stats.instructions == 0); // says nothing about the others
+}
+
+TEST_CASE("counting does not expand") {
+  Result small(ring, ranks(5));
+  REQUIRE(small.ok);
+  CHECK(countMoves(small.source.algorithm(), 1000) == 40);
+  CHECK(countMoves(small.source.algorithm(), 40) == 40);
+  CHECK(countMoves(small.source.algorithm(), 7) == 7);
+  CHECK(countInstructions(small.source.algorithm(), 1000) == small.stats.instructions);
+}
+
+TEST_CASE("stages are dumped, and replaced by edited ones") {
+  Folder folder;
+  CompileOptions options = ranks(4);
+  options.dumpDir = (folder.path / "dump").string();
+  options.cacheDir = (folder.path / "cache").string();
+  Result first(ring, options);
+  REQUIRE(first.ok);
+  fs::path dumped = folder.path / "dump" / "ring";
+  std::string algorithm = contentOf(dumped / "algorithm.mlir");
+  std::string program = contentOf(dumped / "program.mlir");
+  CHECK(algorithm.find("ccl.algorithm @ring") != std::string::npos);
+  CHECK(algorithm.find("ccl.program") == std::string::npos);
+  CHECK(program.find("ccl.program") != std::string::npos);
+  CHECK(contentOf(dumped / "kernel.ll").find("define i32 @kernel0_") != std::string::npos);
+
+  // Cached code does not keep the stages from being written.
+  fs::remove_all(dumped);
+  REQUIRE(Result(ring, options).ok);
+  CHECK(fs::exists(dumped / "kernel.ll"));
+
+  // As they are, the dumps change nothing.
+  options = ranks(4);
+  options.overrideDir = (folder.path / "dump").string();
+  Result same(ring, options);
+  CAPTURE(same.source.diagnostics);
+  REQUIRE(same.ok);
+  CHECK(same.plan.hash == first.plan.hash);
+  CHECK(countWrong(same.plan, 100, false) == 0);
+
+  // A wrong one is proved again.
+  options.overrideDir = (folder.path / "other").string();
+  fs::path other = folder.path / "other";
+  write(other / "ring" / "algorithm.mlir", replaced(algorithm, "= 1 to 4", "= 2 to 4"));
+  CHECK_FALSE(Result(ring, options).ok);
+  fs::remove_all(other);
+  size_t last = program.rfind("ccl.transfer");
+  write(other / "program.mlir", program.substr(0, last) + program.substr(program.find('\n', last)));
+  Result broken(ring, options);
+  CHECK_FALSE(broken.ok);
+  CHECK(broken.says("error: "));
+  write(other / "program.mlir", "ccl.program");
+  CHECK_FALSE(Result(ring, options).ok);
+}
+
+TEST_CASE("a dump folder that cannot be written is warned of") {
+  Folder folder;
+  write(folder.path / "file", "");
+  CompileOptions options = ranks(2);
+  options.dumpDir = (folder.path / "file").string();
+  Result result(ring, options);
+  CHECK(result.ok);
+  CHECK(result.says("warning: cannot dump to"));
+}
+
+} // namespace ccl::test

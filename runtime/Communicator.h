@@ -61,6 +61,14 @@ struct CommunicatorOptions {
   int64_t slotBytes = 128 << 10; ///< bytes of one slot of a data channel
 };
 
+/// A block of equal size on every rank, on a cache line boundary. It lives as long as its
+/// communicator. Launches take it like ordinary memory; peers may address it at any time.
+struct SymmetricBuffer {
+  void *local = nullptr;
+  int64_t bytes = 0;
+  std::vector<void *> peers; ///< every rank's block, one's own included
+};
+
 class Communicator {
 public:
   static llvm::Expected<std::unique_ptr<Communicator>>
@@ -74,6 +82,11 @@ public:
   /// them; after any error the communicator answers every call with it.
   virtual llvm::Error launch(int64_t rank, const std::shared_ptr<LoadedProgram> &program,
                              const LaunchArgs &args) = 0;
+  /// Allocates a symmetric buffer. Collective: every rank must call it, in the same order
+  /// relative to its other allocations and with the same size, else Mismatch.
+  virtual llvm::Expected<SymmetricBuffer>
+  allocate(int64_t rank, int64_t bytes,
+           std::chrono::milliseconds timeout = std::chrono::milliseconds(30000)) = 0;
   /// Makes every present and future wait end with `reason`.
   virtual void abort(std::string reason) = 0;
 };

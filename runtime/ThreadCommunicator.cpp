@@ -264,20 +264,24 @@ void ThreadCommunicator::trace(const Rank &self, const LaunchShape &shape,
                          args.reason.empty() ? "" : " by ", args.reason));
 }
 
+void ThreadCommunicator::setDeadline(Rank &self, std::chrono::milliseconds timeout) {
+  // A deadline that overflows the clock would be one in the past.
+  constexpr std::chrono::milliseconds longest = std::chrono::hours(24 * 365);
+  self.timeout = std::min(timeout, longest);
+  self.begin = Clock::now();
+  self.deadline = self.begin + self.timeout;
+}
+
 llvm::Error ThreadCommunicator::run(Rank &self, const std::shared_ptr<LoadedProgram> &program,
                                     const LaunchArgs &args) {
   if (!program)
     return llvm::make_error<RuntimeError>(Failure::BadArgument,
                                           fmt::format("rank {}: no program", self.rank));
-  // A deadline that overflows the clock would be one in the past.
-  constexpr std::chrono::milliseconds longest = std::chrono::hours(24 * 365);
   if (args.timeout.count() <= 0)
     return llvm::make_error<RuntimeError>(
         Failure::BadArgument,
         fmt::format("rank {}: the time-out is {} ms", self.rank, args.timeout.count()));
-  self.timeout = std::min(args.timeout, longest);
-  self.begin = Clock::now();
-  self.deadline = self.begin + self.timeout;
+  setDeadline(self, args.timeout);
   self.plan = &program->plan();
   const Plan &plan = *self.plan;
 
@@ -327,6 +331,65 @@ llvm::Error ThreadCommunicator::launch(int64_t rank, const std::shared_ptr<Loade
   if (error)
     return fail(std::move(error));
   return llvm::Error::success();
+}
+
+//===----------------------------------------------------------------------===//
+// Symmetric memory
+//===----------------------------------------------------------------------===//
+
+llvm::Expected<SymmetricBuffer> ThreadCommunicator::runAllocation(Rank &self, int64_t bytes) {
+  if (bytes < 0)
+    return llvm::make_error<RuntimeError>(
+        Failure::BadArgument, fmt::format("rank {} allocates {} bytes", self.rank, bytes));
+  AlignedBuffer block;
+  if (!block.reserve(size_t(std::max<int64_t>(bytes, 1))))
+    return llvm::make_error<RuntimeError>(
+        Failure::Machine, fmt::format("rank {}: no memory for {} bytes", self.rank, bytes));
+  self.symmetric.push_back(std::move(block));
+  const uint64_t allocation = self.symmetric.size();
+  const size_t parity = allocation % 2;
+  self.symmetricBytes[parity] = bytes;
+  self.symmetricBlock[parity] = self.symmetric.back().data();
+  allocations.fetch_add(1, std::memory_order_acq_rel);
+  const uint64_t all = allocation * uint64_t(numRanks);
+  const Wait wait = waitUntil(
+      self, everybody, 0, [&] { return allocations.load(std::memory_order_acquire) >= all; },
+      [&] { return fmt::format("allocation {}: not every rank came", allocation); });
+  if (wait != Wait::Done)
+    return firstFailure();
+  SymmetricBuffer buffer;
+  buffer.local = self.symmetric.back().data();
+  buffer.bytes = bytes;
+  for (int64_t r = 0; r < numRanks; ++r) {
+    const Rank &other = states[size_t(r)];
+    if (other.symmetricBytes[parity] != states[0].symmetricBytes[parity])
+      return llvm::make_error<RuntimeError>(
+          Failure::Mismatch,
+          fmt::format("allocation {}: rank 0 asks for {} bytes, rank {} for {}", allocation,
+                      states[0].symmetricBytes[parity], r, other.symmetricBytes[parity]));
+    buffer.peers.push_back(other.symmetricBlock[parity]);
+  }
+  return buffer;
+}
+
+llvm::Expected<SymmetricBuffer>
+ThreadCommunicator::allocate(int64_t rank, int64_t bytes, std::chrono::milliseconds timeout) {
+  if (hasFailed())
+    return firstFailure();
+  if (rank < 0 || rank >= numRanks || timeout.count() <= 0)
+    return fail(llvm::make_error<RuntimeError>(
+        Failure::BadArgument,
+        fmt::format("allocate: rank {} of {}, time-out {} ms", rank, numRanks, timeout.count())));
+  Rank &self = states[size_t(rank)];
+  if (self.busy.exchange(true, std::memory_order_acquire))
+    return fail(llvm::make_error<RuntimeError>(
+        Failure::BadArgument, fmt::format("rank {} is used by two threads at once", rank)));
+  setDeadline(self, timeout);
+  llvm::Expected<SymmetricBuffer> buffer = runAllocation(self, bytes);
+  self.busy.store(false, std::memory_order_release);
+  if (!buffer)
+    return fail(buffer.takeError());
+  return buffer;
 }
 
 } // namespace ccl

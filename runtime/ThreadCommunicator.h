@@ -30,6 +30,8 @@ public:
   int64_t ranks() const override { return numRanks; }
   llvm::Error launch(int64_t rank, const std::shared_ptr<LoadedProgram> &program,
                      const LaunchArgs &args) override;
+  llvm::Expected<SymmetricBuffer> allocate(int64_t rank, int64_t bytes,
+                                           std::chrono::milliseconds timeout) override;
   void abort(std::string reason) override { fail(Failure::Aborted, std::move(reason)); }
 
 private:
@@ -56,7 +58,12 @@ private:
     Clock::time_point begin, deadline;
     std::chrono::milliseconds timeout{0};
 
-    // Read by other ranks: after the barrier of the launch with this parity ...
+    std::vector<AlignedBuffer> symmetric; ///< blocks that allocate() gave out
+
+    // Read by other ranks: after the barrier of the allocation with this parity ...
+    std::array<int64_t, 2> symmetricBytes{};
+    std::array<void *, 2> symmetricBlock{};
+    // ... after the barrier of the launch with this parity ...
     std::array<Announcement, 2> announcements;
     std::array<std::vector<void *>, 2> pointers;
     // ... or at any time, for reports.
@@ -71,6 +78,8 @@ private:
   llvm::Error run(Rank &self, const std::shared_ptr<LoadedProgram> &program,
                   const LaunchArgs &args);
   llvm::Error enter(Rank &self);
+  llvm::Expected<SymmetricBuffer> runAllocation(Rank &self, int64_t bytes);
+  void setDeadline(Rank &self, std::chrono::milliseconds timeout);
   llvm::Error execute(Rank &self, const Prepared &prepared, const LaunchShape &shape);
   void trace(const Rank &self, const LaunchShape &shape, const LaunchArgs &args) const;
 
@@ -99,6 +108,7 @@ private:
   std::array<std::vector<void *const *>, 2> tables;
 
   alignas(cacheLine) std::atomic<uint64_t> arrivals{0}; ///< of all ranks, all launches
+  std::atomic<uint64_t> allocations{0};                 ///< of all ranks
   alignas(cacheLine) std::atomic<bool> failed{false};
   mutable std::mutex failureMutex;
   Failure failureCategory = Failure::Aborted;

@@ -333,7 +333,7 @@ ccl.algorithm @schedule_c1_buffer implements #ccl.contract<custom> {
 
 ccl.algorithm @schedule_c1_count implements #ccl.contract<custom> {
   %x = ccl.buffer inout ranks(4) chunks(4)
-  // expected-error@+1 {{'ccl.schedule' op row 0: count 0 is below 1}}
+  // expected-error@+1 {{'ccl.schedule' op row 0: count 0 is outside [1, 2147483647]}}
   ccl.schedule %x dense<[[0, 0, 0, 0, 0, 1, 0, 0, 0]]> : tensor<1x9xi64>
 }
 
@@ -341,3 +341,45 @@ ccl.algorithm @schedule_c1_count implements #ccl.contract<custom> {
 
 // expected-error@+1 {{'ccl.schedule' op stands in ccl.algorithm}}
 "ccl.schedule"() <{table = dense<[[0, 0, 0, 0, 0, 1, 0, 0, 1]]> : tensor<1x9xi64>}> {schedule_c2} : () -> ()
+
+// -----
+
+// Loops go forward and carry no values: a step of 0 would never end.
+ccl.algorithm @loop_step implements #ccl.contract<custom> {
+  %x = ccl.buffer inout ranks(2) chunks(1)
+  // expected-error @below {{has step 0, needs at least 1}}
+  affine.for %i = 0 to 4 step 0 {
+    ccl.copy %x[0, 0] into %x[1, 0]
+  }
+}
+
+// -----
+
+ccl.algorithm @loop_values implements #ccl.contract<custom> {
+  %x = ccl.buffer inout ranks(2) chunks(1)
+  %c = arith.constant 0 : index
+  // expected-error @below {{carries values between iterations}}
+  %r = affine.for %i = 0 to 4 iter_args(%v = %c) -> (index) {
+    affine.yield %v : index
+  }
+}
+
+// -----
+
+ccl.algorithm @schedule_in_parallel implements #ccl.contract<custom> {
+  %x = ccl.buffer inout ranks(2) chunks(1)
+  affine.parallel (%r) = (0) to (2) {
+    // expected-error @below {{has steps of its own and cannot stand in affine.parallel}}
+    ccl.schedule %x dense<[[0, 0, 0, 0, 0, 1, 0, 0, 1]]> : tensor<1x9xi64>
+  }
+}
+
+// -----
+
+ccl.algorithm @copy_count_too_large implements #ccl.contract<custom> {
+  %x = ccl.buffer inout ranks(2) chunks(1)
+  affine.parallel (%r) = (0) to (1) {
+    // expected-error @below {{moves 4294967297 chunks, needs at most 2147483647}}
+    ccl.copy %x[%r, %r] into %x[%r + 1, %r] x 4294967297
+  }
+}

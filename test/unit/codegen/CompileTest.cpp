@@ -30,8 +30,7 @@ ccl.algorithm @ring(%n: index) implements #ccl.contract<all_reduce, sum> {
 })";
 
 struct Result {
-  Result(const std::string &text, CompileOptions options) {
-    options.sanitizer = CCL_SANITIZE;
+  Result(const std::string &text, const CompileOptions &options) {
     module = source.parse(text);
     auto compiled = compile(module, options, stats);
     ok = mlir::succeeded(compiled);

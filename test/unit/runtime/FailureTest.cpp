@@ -251,3 +251,25 @@ TEST_CASE("communicators of impossible size") {
   CHECK(exitStatus(Failure::Unproved) == 1);
   CHECK(exitStatus(Failure::BadArgument) == 2);
 }
+
+TEST_CASE("symmetric allocations must be equal, and everybody must come") {
+  for (int64_t ranks : {2, 3}) {
+    auto communicator = makeCommunicator(ranks);
+    checkAll(runEach(ranks,
+                     [&](int64_t rank, LaunchArgs &) -> llvm::Error {
+                       auto buffer = communicator->allocate(rank, rank == 1 ? 128 : 64);
+                       return buffer ? llvm::Error::success() : buffer.takeError();
+                     }),
+             Failure::Mismatch, "rank 0 asks for 64 bytes, rank 1 for 128");
+  }
+  auto communicator = makeCommunicator(2);
+  auto outcomes = runEach(2, [&](int64_t rank, LaunchArgs &) -> llvm::Error {
+    if (rank == 1)
+      return llvm::Error::success();
+    auto buffer = communicator->allocate(rank, 64, std::chrono::milliseconds(50));
+    return buffer ? llvm::Error::success() : buffer.takeError();
+  });
+  CHECK(outcomes[0].failed);
+  CHECK(outcomes[0].category == Failure::Timeout);
+  CHECK(outcomes[0].says("not every rank came"));
+}

@@ -42,6 +42,19 @@ bool SweepOrder::separates(int32_t a, int32_t b) const {
   return false;
 }
 
+bool SweepOrder::joins(int32_t a, int32_t b) const {
+  for (int32_t s = innermost[size_t(a)]; s >= 0; s = parents[size_t(s)])
+    if (contains(size_t(s), b))
+      return true;
+  return false;
+}
+
+int32_t SweepOrder::firstLike(int32_t event) const {
+  for (int32_t s = innermost[size_t(event)]; s >= 0; s = parents[size_t(s)])
+    event -= iteration(size_t(s), event) * symmetry.sweeps[size_t(s)].length;
+  return event;
+}
+
 /// Finds the sweeps of every event. Inner ones must lie in one iteration of outer ones.
 bool SweepOrder::isNested(const Program &rankZero) {
   innermost.assign(network.numEvents(), -1);
@@ -91,8 +104,8 @@ std::string SweepOrder::checkPeers(const Program &rankZero) const {
   return "";
 }
 
-/// What is sent in an iteration must be taken in the iteration of the same number.
-std::string SweepOrder::checkLinks(const Program &) const {
+/// Data that is sent in an iteration must be taken in the iteration of the same number.
+std::string SweepOrder::checkLinks() {
   std::map<std::vector<int64_t>, int32_t> labels;
   std::vector<size_t> kinds; // of every sweep: the first that is like it
   for (const Sweep &sweep : symmetry.sweeps)
@@ -116,7 +129,13 @@ std::string SweepOrder::checkLinks(const Program &) const {
         (adds ? sent : taken)[size_t(network.linkOf(0, channel))].push_back(label);
       });
     }
-  return sent == taken ? "" : "what is sent in a loop over all chunks is received in another order";
+  std::string why;
+  for (size_t link = 0; link < sent.size(); ++link) {
+    aligned[link] = sent[link] == taken[link];
+    if (!aligned[link] && network.links()[link].slots > 0)
+      why = "what is sent in a loop over all chunks is received in another order";
+  }
+  return why;
 }
 
 std::string SweepOrder::checkPlaces(const Program &rankZero, size_t index) const {
@@ -161,11 +180,12 @@ std::string SweepOrder::checkPlaces(const Program &rankZero, size_t index) const
 std::string SweepOrder::check(const Program &rankZero) {
   if (!isNested(rankZero))
     return "loops are not nested";
+  aligned.assign(network.links().size(), true);
   if (symmetry.sweeps.empty())
     return "";
   std::string why = checkPeers(rankZero);
   if (why.empty())
-    why = checkLinks(rankZero);
+    why = checkLinks();
   for (size_t s = 0; s < symmetry.sweeps.size() && why.empty(); ++s)
     why = checkPlaces(rankZero, s);
   return why;
@@ -184,9 +204,14 @@ void PeerOrder::receive(int32_t link, int32_t event) {
   int32_t cause = sent[size_t(link)].front();
   sent[size_t(link)].pop_front();
   auto [src, dst] = network.ranksOf(network.links()[size_t(link)], /*asReceiver=*/true);
+  bool aligned = sweeps.isAligned(link);
+  if (!aligned) {
+    // Another rank may have had the message of any iteration here; the first is the least.
+    int32_t first = sweeps.firstLike(event);
+    cause = causes.try_emplace({link, first}, cause).first->second;
+  }
   uint64_t to = key(network.agentOf(size_t(event)), network.agentOf(size_t(cause)), src);
-  int32_t &last = heard.try_emplace(to, cause).first->second;
-  last = std::max(last, cause);
+  heard[to].push_back({cause, event, aligned});
 }
 
 bool PeerOrder::isOrdered(const Access &first, bool writes, const Access &second) const {
@@ -201,9 +226,18 @@ bool PeerOrder::isOrdered(const Access &first, bool writes, const Access &second
   auto it = heard.find(key(secondAgent, firstAgent, peer));
   if (it == heard.end())
     return false;
-  // A transfer that sends has read before, but need not have written.
-  bool later = writes ? it->second > first.event : it->second >= first.event;
-  return later && !sweeps.separates(first.event, it->second);
+  for (auto message = it->second.rbegin(); message != it->second.rend(); ++message) {
+    // Elsewhere it may come after the second access, which lies in another iteration.
+    if (sweeps.separates(message->event, second.event))
+      continue;
+    // A transfer that sends has read before, but need not have written.
+    if (writes ? message->cause <= first.event : message->cause < first.event)
+      continue;
+    if (message->aligned ? !sweeps.separates(first.event, message->cause)
+                         : !sweeps.joins(first.event, message->cause))
+      return true;
+  }
+  return false;
 }
 
 bool PeerOrder::read(size_t place, int64_t rank, int32_t event) {

@@ -30,15 +30,20 @@ public:
 
   /// Why the order of iterations may matter, or "".
   std::string check(const Program &rankZero);
-  /// Whether two events lie in different iterations of one sweep.
+  /// Whether two events lie in different iterations of one sweep, or in one at all.
   bool separates(int32_t a, int32_t b) const;
+  bool joins(int32_t a, int32_t b) const;
+  /// Whether both ends of a link number iterations alike.
+  bool isAligned(int32_t link) const { return aligned[size_t(link)]; }
+  /// The event that does the same in the first iteration of all sweeps.
+  int32_t firstLike(int32_t event) const;
 
 private:
   int32_t iteration(size_t sweep, int32_t event) const;
   bool contains(size_t sweep, int32_t event) const;
   bool isNested(const Program &rankZero);
   std::string checkPeers(const Program &rankZero) const;
-  std::string checkLinks(const Program &rankZero) const;
+  std::string checkLinks();
   std::string checkPlaces(const Program &rankZero, size_t sweep) const;
 
   const Symmetry &symmetry;
@@ -48,6 +53,7 @@ private:
   const PlaceOf placeOf;
   std::vector<int32_t> innermost; ///< sweep of every event, or -1
   std::vector<int32_t> parents;   ///< of every sweep
+  std::vector<bool> aligned;      ///< links
 };
 
 /// Accesses of all ranks to the places of rank 0.
@@ -75,6 +81,11 @@ private:
     Access write;
     std::vector<Access> reads; ///< since then
   };
+  /// Something was taken at `event`; it was sent at `cause`, or later.
+  struct Message {
+    int32_t cause, event;
+    bool aligned;
+  };
   bool isOrdered(const Access &first, bool writes, const Access &second) const;
   uint64_t key(int32_t receiver, int32_t sender, int64_t rank) const;
 
@@ -82,8 +93,9 @@ private:
   const Network &network;
   const SweepOrder &sweeps;
   std::vector<std::deque<int32_t>> sent; ///< on every link, not yet taken
-  /// The last event of an agent of a peer that an agent of rank 0 has heard of.
-  std::unordered_map<uint64_t, int32_t> heard;
+  /// What an agent of rank 0 has had from an agent of a peer.
+  std::unordered_map<uint64_t, std::vector<Message>> heard;
+  std::map<std::pair<int32_t, int32_t>, int32_t> causes; ///< of a link, an event
   std::vector<History> places;
 };
 

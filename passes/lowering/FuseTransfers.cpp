@@ -118,6 +118,7 @@ struct FuseTransfers : impl::CclFuseTransfersBase<FuseTransfers> {
   }
 
   void fuse(ProgramOp program) {
+    isProjected = program->hasAttr(projectedProgram);
     SmallVector<affine::AffineForOp> loops;
     program.getBody().walk([&](affine::AffineForOp loop) { loops.push_back(loop); });
     for (auto loop : loops)
@@ -440,8 +441,9 @@ struct FuseTransfers : impl::CclFuseTransfersBase<FuseTransfers> {
     SmallVector<Operation *> waits, signals;
     Operation *op = first->getNextNode();
     for (; op && (isPassive(op) || isa<WaitOp, SignalOp>(op)); op = op->getNextNode()) {
-      // Offers must not wait for others' offers, nor reads for readers.
-      if (op->hasAttr(guardedBuffer))
+      // Offers must not wait for others' offers, nor reads for readers. What the signals
+      // of a program written by hand mean, we do not know.
+      if (op->hasAttr(guardedBuffer) || (!isPassive(op) && !isProjected))
         return false;
       if (!isPassive(op))
         (isa<WaitOp>(op) ? waits : signals).push_back(op);
@@ -488,6 +490,11 @@ struct FuseTransfers : impl::CclFuseTransfersBase<FuseTransfers> {
   //===--------------------------------------------------------------------===//
 
   void removeDeadWrites(ProgramOp program) {
+    unsigned agents = 0;
+    for (Operation &op : program.getBlock())
+      agents += isa<BlockOp, ProxyOp>(op);
+    if (agents != 1)
+      return; // the order between agents is not the order of the text
     auto ranks = representativeRanks(program);
     if (!ranks)
       return;
@@ -537,6 +544,8 @@ struct FuseTransfers : impl::CclFuseTransfersBase<FuseTransfers> {
       op.erase();
     }
   }
+
+  bool isProjected = false; ///< the program at hand comes from ccl-project-to-ranks
 };
 
 } // namespace

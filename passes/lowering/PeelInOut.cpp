@@ -244,6 +244,7 @@ struct PeelInOut : impl::CclPeelInOutBase<PeelInOut> {
         shared[buffer] = read.test(i);
     }
     for (auto program : getOperation().getOps<ProgramOp>()) {
+      program->removeAttr(projectedProgram);
       program.getBody().walk([&](Operation *op) { op->removeAttr(guardedBuffer); });
       BufferOp inout;
       for (auto buffer : program.getBody().getOps<BufferOp>())

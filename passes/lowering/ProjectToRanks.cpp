@@ -151,6 +151,7 @@ void Projector::createProgram(StringRef name) {
       loc, b.getStringAttr(name), TypeAttr::get(b.getFunctionType(inputs, {})),
       FlatSymbolRefAttr::get(algorithm.getSymNameAttr()), b.getDenseI64ArrayAttr(intervals),
       StringAttr(), ArrayAttr(), ArrayAttr());
+  program->setAttr(projectedProgram, b.getUnitAttr());
   Block *body = new Block;
   program.getBody().push_back(body);
   b.setInsertionPointToEnd(body);

@@ -29,5 +29,7 @@ Overlap compare(BufferOp buffer, llvm::ArrayRef<mlir::AffineExpr> a,
 /// On the signal that offers a buffer to readers and on the wait for these readers: the
 /// number of that buffer. Gone once programs are final.
 constexpr llvm::StringLiteral guardedBuffer = "ccl.buffer";
+/// On programs that were projected, until they are final.
+constexpr llvm::StringLiteral projectedProgram = "ccl.projected";
 
 } // namespace ccl

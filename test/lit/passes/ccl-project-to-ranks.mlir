@@ -6,14 +6,14 @@
 // RUN: ccl-opt %s --ccl-assign-channels --ccl-project-to-ranks=rank=1 --canonicalize --split-input-file | FileCheck %s --check-prefix=ONE
 
 // Ranks that differ by a shift share a program; the step loop stays a loop.
-// CHECK-LABEL: ccl.program @shift.p(%me) of @shift ranks(0 to 5) {
+// CHECK-LABEL: ccl.program @shift.p(%me) of @shift ranks(0 to 5)
 // CHECK: %[[TO:.*]] = ccl.channel to (%me + 1) mod 5 slots 4
 // CHECK: %[[FROM:.*]] = ccl.channel from (%me + 4) mod 5 slots 4
 // CHECK: ccl.block 0 {
 // CHECK-NEXT: affine.for %[[S:.*]] = 1 to 5 {
 // CHECK-NEXT:   ccl.transfer from %x[(%me - %[[S]] + 1) mod 5] to %[[TO]]
 // CHECK-NEXT:   ccl.transfer from %[[FROM]] to %x[(%me - %[[S]]) mod 5]
-// ONE-LABEL: ccl.program @shift.r1 of @shift ranks(1) {
+// ONE-LABEL: ccl.program @shift.r1 of @shift ranks(1)
 // ONE: ccl.channel to 2 slots 4
 // ONE: ccl.channel from 0 slots 4
 ccl.algorithm @shift implements #ccl.contract<all_gather> {
@@ -28,9 +28,9 @@ ccl.algorithm @shift implements #ccl.contract<all_gather> {
 // -----
 
 // Conditions on the rank split the ranks into classes.
-// CHECK-LABEL: ccl.program @tree.p0 of @tree ranks(0) {
-// CHECK-LABEL: ccl.program @tree.p1 of @tree ranks(1) {
-// CHECK-LABEL: ccl.program @tree.p2(%me) of @tree ranks(2 to 4) {
+// CHECK-LABEL: ccl.program @tree.p0 of @tree ranks(0)
+// CHECK-LABEL: ccl.program @tree.p1 of @tree ranks(1)
+// CHECK-LABEL: ccl.program @tree.p2(%me) of @tree ranks(2 to 4)
 // CHECK: ccl.channel from %me - 2 slots 4
 // CHECK-NOT: ccl.program
 ccl.algorithm @tree implements #ccl.contract<broadcast> {
@@ -44,7 +44,7 @@ ccl.algorithm @tree implements #ccl.contract<broadcast> {
 // -----
 
 // The partner r xor 2 is its own inverse.
-// CHECK-LABEL: ccl.program @xor.p(%me) of @xor ranks(0 to 4) {
+// CHECK-LABEL: ccl.program @xor.p(%me) of @xor ranks(0 to 4)
 // CHECK: ccl.channel to %me - ((%me floordiv 2) mod 2) * 4 + 2 slots 4
 // CHECK: ccl.channel from %me - ((%me floordiv 2) mod 2) * 4 + 2 slots 4
 ccl.algorithm @xor implements #ccl.contract<custom> {
@@ -58,7 +58,7 @@ ccl.algorithm @xor implements #ccl.contract<custom> {
 // -----
 
 // Digits of the rank: r = 4 a + 2 b + c.
-// CHECK-LABEL: ccl.program @digits.p(%me) of @digits ranks(0 to 8) {
+// CHECK-LABEL: ccl.program @digits.p(%me) of @digits ranks(0 to 8)
 // CHECK: ccl.transfer from %x[%me floordiv 4, (%me mod 4) floordiv 2, %me mod 2] to %y[0]
 ccl.algorithm @digits implements #ccl.contract<custom> {
   %x = ccl.buffer in ranks(8) chunks(2, 2, 2)
@@ -72,7 +72,7 @@ ccl.algorithm @digits implements #ccl.contract<custom> {
 
 // A variable that the rank does not fix becomes a loop; peers in it are named there.
 // More sends than slots to one peer would alternate; here each goes to another.
-// CHECK-LABEL: ccl.program @all.p(%me) of @all ranks(0 to 9) {
+// CHECK-LABEL: ccl.program @all.p(%me) of @all ranks(0 to 9)
 // CHECK: affine.for %[[Q:.*]] = 0 to 9 {
 // CHECK-NEXT: %[[TO:.*]] = ccl.channel to %[[Q]] slots 4
 // CHECK-NEXT: ccl.transfer from %x[%[[Q]]] to %[[TO]]
@@ -90,7 +90,7 @@ ccl.algorithm @all implements #ccl.contract<all_to_all> {
 // -----
 
 // Seven chunks to one peer and four slots: both halves alternate.
-// CHECK-LABEL: ccl.program @burst.p(%me) of @burst ranks(0 to 2) {
+// CHECK-LABEL: ccl.program @burst.p(%me) of @burst ranks(0 to 2)
 // CHECK: affine.for %[[C:.*]] = 0 to 7 {
 // CHECK-NEXT: ccl.transfer from %x[%[[C]]] to %{{.*}}
 // CHECK-NEXT: ccl.transfer from %{{.*}} to %y[%[[C]]]
@@ -106,10 +106,10 @@ ccl.algorithm @burst implements #ccl.contract<permute, to = [1, 0]> {
 // -----
 
 // A condition on the step has no closed form: the loop unrolls.
-// CHECK-LABEL: ccl.program @unrolled.p0 of @unrolled ranks(0) {
+// CHECK-LABEL: ccl.program @unrolled.p0 of @unrolled ranks(0)
 // CHECK-NOT: affine.for
 // CHECK: ccl.block
-// ONE-LABEL: ccl.program @unrolled.r1 of @unrolled ranks(1) {
+// ONE-LABEL: ccl.program @unrolled.r1 of @unrolled ranks(1)
 ccl.algorithm @unrolled implements #ccl.contract<custom> {
   %x = ccl.buffer inout ranks(4) chunks(1)
   affine.for %s = 0 to 3 {
@@ -120,12 +120,12 @@ ccl.algorithm @unrolled implements #ccl.contract<custom> {
 // -----
 
 // Rows of a table: every rank on its own.
-// CHECK-LABEL: ccl.program @table.p0 of @table ranks(0) {
+// CHECK-LABEL: ccl.program @table.p0 of @table ranks(0)
 // CHECK: ccl.transfer from %x[0] to %[[TO:.*]]{{$}}
-// CHECK-LABEL: ccl.program @table.p1 of @table ranks(1) {
+// CHECK-LABEL: ccl.program @table.p1 of @table ranks(1)
 // CHECK: ccl.transfer from %{{.*}} to %x[0]
 // CHECK: ccl.transfer from %x[0] to %{{.*}}
-// CHECK-LABEL: ccl.program @table.p2 of @table ranks(2) {
+// CHECK-LABEL: ccl.program @table.p2 of @table ranks(2)
 // CHECK: ccl.transfer from %{{.*}} to %x[0]
 ccl.algorithm @table implements #ccl.contract<broadcast> {
   %x = ccl.buffer inout ranks(3) chunks(1)
@@ -135,7 +135,7 @@ ccl.algorithm @table implements #ccl.contract<broadcast> {
 // -----
 
 // Direct: offers, reads between a wait and a done signal, waits for the readers.
-// CHECK-LABEL: ccl.program @read.p(%me) of @read ranks(0 to 3) {
+// CHECK-LABEL: ccl.program @read.p(%me) of @read ranks(0 to 3)
 // CHECK-DAG: %[[READY:.*]] = ccl.channel to (%me + 2) mod 3 tag 1{{$}}
 // CHECK-DAG: %[[OFFER:.*]] = ccl.channel from (%me + 1) mod 3 tag 1{{$}}
 // CHECK-DAG: %[[P:.*]] = ccl.peer %x at (%me + 1) mod 3

@@ -19,9 +19,10 @@ using namespace mlir;
 
 namespace ccl {
 
-// A move or instruction takes up to 500 bytes and 3 us while it is being proved.
+// A move takes up to 500 bytes and 3 us while it is being proved.
 static constexpr uint64_t maxMoves = uint64_t(4) << 20;
-static constexpr uint64_t maxInstructions = uint64_t(4) << 20;
+// From here on the programs may show on one rank what would take long to show on all.
+static constexpr uint64_t manyMoves = uint64_t(1) << 18;
 
 namespace {
 
@@ -56,24 +57,13 @@ static void assumeUnproved(Plan &plan, bool vouchedFor) {
   plan.divisible = true;
 }
 
-LogicalResult proveAlgorithm(ModuleOp module, AlgorithmOp algorithm, Plan &plan,
-                             CompileStats &stats) {
-  Timer timer(stats.proveMs);
-  FailureOr<model::Contract> contract = getModelContract(algorithm);
-  if (failed(contract))
-    return failure();
-  plan.contract = *contract;
-  if (uint64_t moves = countMoves(algorithm, maxMoves); moves >= maxMoves) {
-    addUnproved(stats, fmt::format("the algorithm has over {} moves", maxMoves));
-    assumeUnproved(plan, /*vouchedFor=*/false);
-    return success();
-  }
+/// Expands and executes all moves.
+static LogicalResult proveMoves(AlgorithmOp algorithm, Plan &plan) {
   LocationTable locations;
   FailureOr<model::Moves> moves = expand(algorithm, locations, std::nullopt, maxMoves);
   if (failed(moves))
     return failure();
-  model::AlgorithmReport report = model::check(*moves, *contract);
-  stats.moves = report.moves;
+  model::AlgorithmReport report = model::check(*moves, plan.contract);
   plan.disjointProved = report.ok();
   plan.inPlaceProved = report.inPlace;
   plan.divisible = report.divisible;
@@ -84,38 +74,76 @@ LogicalResult proveAlgorithm(ModuleOp module, AlgorithmOp algorithm, Plan &plan,
   return failure();
 }
 
-LogicalResult provePrograms(AlgorithmOp algorithm, Plan &plan, CompileStats &stats) {
+LogicalResult proveAlgorithm(ModuleOp module, AlgorithmOp algorithm, Plan &plan,
+                             CompileStats &stats) {
   Timer timer(stats.proveMs);
-  if (countInstructions(algorithm, maxInstructions) >= maxInstructions) {
-    addUnproved(stats, fmt::format("the programs have over {} instructions", maxInstructions));
-    return success();
-  }
   FailureOr<model::Contract> contract = getModelContract(algorithm);
-  LocationTable locations;
   if (failed(contract))
     return failure();
-  FailureOr<model::Program> program = expandPrograms(algorithm, locations);
-  if (failed(program))
-    return failure();
-  // The forms are proved one by one: a program may hold in only one of them.
-  std::vector<model::Fault> faults;
-  auto prove = [&](bool inPlace, bool &proved) {
-    if (!proved)
-      return;
-    model::ProgramReport report = model::check(*program, *contract, {.inPlace = inPlace});
-    stats.instructions = report.instructions;
-    proved = report.ok();
-    plan.minSlots = std::max(plan.minSlots, report.minSlots);
-    if (!proved && faults.empty())
-      faults = std::move(report.faults);
-  };
-  bool one = plan.disjointProved || plan.inPlaceProved;
-  prove(/*inPlace=*/false, plan.disjointProved);
-  prove(/*inPlace=*/true, plan.inPlaceProved);
-  if (!one || plan.disjointProved || plan.inPlaceProved)
+  plan.contract = *contract;
+  stats.moves = countMoves(algorithm, UINT64_MAX);
+  stats.proofPending = stats.moves > manyMoves;
+  if (!stats.proofPending)
+    return proveMoves(algorithm, plan);
+  assumeUnproved(plan, /*vouchedFor=*/false);
+  return success();
+}
+
+/// Fails if no form holds.
+static LogicalResult take(const FormsReport &forms, const ProgramProof &proof,
+                          AlgorithmOp algorithm, Plan &plan, CompileStats &stats) {
+  stats.instructions = forms.instructions;
+  stats.bySymmetry = proof.remark();
+  plan.disjointProved = forms.disjoint;
+  plan.inPlaceProved = forms.inPlace;
+  plan.minSlots = std::max(plan.minSlots, forms.minSlots);
+  if (forms.disjoint || forms.inPlace)
     return success();
-  emitFaults(faults, algorithm, locations);
+  emitFaults(forms.faults, algorithm, proof.locations());
   return failure();
+}
+
+/// What one rank tells about all, if the programs are symmetric: then nothing is pending.
+static LogicalResult proveBySymmetry(AlgorithmOp algorithm, Plan &plan, CompileStats &stats) {
+  ProgramProofOptions options;
+  options.symmetry = BySymmetry::Always;
+  ProgramProof proof(algorithm, options);
+  FailureOr<std::optional<FormsReport>> forms = proof.checkForms(true, true);
+  if (failed(forms))
+    return failure();
+  if (!*forms)
+    return success();
+  stats.proofPending = false;
+  plan.divisible = (*forms)->divisible;
+  return take(**forms, proof, algorithm, plan, stats);
+}
+
+LogicalResult provePrograms(AlgorithmOp algorithm, Plan &plan, CompileStats &stats) {
+  Timer timer(stats.proveMs);
+  if (stats.proofPending) {
+    if (failed(proveBySymmetry(algorithm, plan, stats)))
+      return failure();
+    if (!stats.proofPending)
+      return success();
+    stats.proofPending = false;
+    if (stats.moves > maxMoves) {
+      addUnproved(stats, fmt::format("the algorithm has over {} moves", maxMoves));
+      return success();
+    }
+    if (failed(proveMoves(algorithm, plan)))
+      return failure();
+  }
+  if (!plan.disjointProved && !plan.inPlaceProved)
+    return success();
+  ProgramProof proof(algorithm);
+  FailureOr<std::optional<FormsReport>> forms =
+      proof.checkForms(plan.disjointProved, plan.inPlaceProved);
+  if (failed(forms))
+    return failure();
+  if (*forms)
+    return take(**forms, proof, algorithm, plan, stats);
+  addUnproved(stats, "the programs have " + proof.obstacle());
+  return success();
 }
 
 //===----------------------------------------------------------------------===//
@@ -298,10 +326,14 @@ private:
   }
 
   LogicalResult proveLowered() {
-    // One rank alone says nothing about the others.
-    if (!options.prove || options.lowering.rank >= 0)
+    if (!options.prove)
       return success();
-    return provePrograms(algorithm, plan, stats);
+    // One rank alone says nothing about the others.
+    if (options.lowering.rank < 0)
+      return provePrograms(algorithm, plan, stats);
+    if (stats.proofPending)
+      addUnproved(stats, fmt::format("{} moves, and the program of one rank", stats.moves));
+    return success();
   }
 
   ModuleOp module;

@@ -25,8 +25,10 @@ struct CompileStats {
   double jitMs = 0; ///< L2 program -> object code, or the cache's answer
   bool fromCache = false;
   uint64_t algorithmOps = 0, programOps = 0; ///< ops after specialize, after lowering
-  uint64_t moves = 0, instructions = 0;      ///< of all ranks, expanded by the proof
+  uint64_t moves = 0, instructions = 0;      ///< of all ranks
   std::string unproved; ///< what was not proved and why, for people; "" if all was
+  bool proofPending = false; ///< there are many moves: provePrograms is to tell
+  std::string bySymmetry;    ///< "proved on one rank of 4096 by symmetry", or ""
 };
 
 /// Proves and lowers all ranks and generates object code. On failure a diagnostic
@@ -36,12 +38,13 @@ mlir::FailureOr<Plan> compile(mlir::ModuleOp module, const CompileOptions &optio
 
 /// The steps of `compile`, for tools that stop in between.
 /// Proves a specialized algorithm: fills the contract, disjointProved, inPlaceProved
-/// and divisible. Emits the faults and fails if neither form holds. An algorithm with
-/// too many moves is left unproved (stats.unproved).
+/// and divisible. Emits the faults and fails if neither form holds. The proof of an
+/// algorithm with many moves is left to provePrograms (stats.proofPending).
 mlir::LogicalResult proveAlgorithm(mlir::ModuleOp module, AlgorithmOp algorithm, Plan &plan,
                                    CompileStats &stats);
 /// Proves the lowered programs of all ranks for the slots that they name, and finds
-/// plan.minSlots. Needs what proveAlgorithm found out.
+/// plan.minSlots; on one rank if all do the same and are many. Needs what proveAlgorithm
+/// found out. What is too large either way is left unproved (stats.unproved).
 mlir::LogicalResult provePrograms(AlgorithmOp algorithm, Plan &plan, CompileStats &stats);
 /// Generates code for the lowered programs, or takes it from the cache: fills the rest
 /// of the plan. Of one rank only if `options.lowering.rank` says so. `ir`, if not null,

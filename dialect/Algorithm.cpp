@@ -262,15 +262,17 @@ LogicalResult BufferOp::verify() {
     return failure();
   if (failed(verifyIndexOperands(*this, getChunks(), getChunkOperands())))
     return failure();
-  for (auto shape : {getRankShape(), getChunkShape()}) {
+  constexpr int64_t limits[] = {int64_t(1) << 24, int64_t(1) << 40};
+  for (auto [shape, limit, what] :
+       {std::tuple(getRankShape(), limits[0], "ranks"), {getChunkShape(), limits[1], "chunks"}}) {
     if (!shape)
       continue;
     int64_t total = 1;
     for (int64_t extent : *shape) {
       if (extent < 1)
         return emitOpError() << "extent " << extent << " is below 1";
-      if (llvm::MulOverflow(total, extent, total) || total > (int64_t(1) << 40))
-        return emitOpError("has a grid of more than 2^40 places");
+      if (llvm::MulOverflow(total, extent, total) || total > limit)
+        return emitOpError() << "has more than " << limit << " " << what;
     }
   }
   return success();

@@ -48,9 +48,11 @@ ParseResult parsePlaces(OpAsmParser &p, SmallVectorImpl<Unresolved> &bases,
     Type type = ChannelType::get(context);
     if (succeeded(p.parseOptionalLSquare())) {
       NamedAttrList ignored;
-      if (p.parseAffineMapOfSSAIds(operands, map, "map", ignored, OpAsmParser::Delimiter::None) ||
+      SmallVector<Unresolved> mine; // the parser replaces the list that it is given
+      if (p.parseAffineMapOfSSAIds(mine, map, "map", ignored, OpAsmParser::Delimiter::None) ||
           p.parseRSquare())
         return failure();
+      operands.append(mine);
       type = BufferType::get(context);
     }
     types.push_back(type);

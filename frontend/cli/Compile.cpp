@@ -29,10 +29,6 @@ constexpr std::pair<const char *, Phase> phases[] = {{"algorithm", Phase::Algori
                                                      {"object", Phase::Object},
                                                      {"plan", Phase::Plan}};
 
-// All ranks together: beyond, a proof takes minutes. Smaller instances of the same
-// algorithm are proved by `ccl check`.
-constexpr int64_t maxProvedRanks = 256;
-
 struct CompileFlags {
   InputOptions input;
   LoweringFlags lowering;
@@ -156,16 +152,6 @@ int Compiler::prove() {
   if (flags.rank >= contract->ranks)
     return session.usage(
         fmt::format("--rank {}: ranks are 0 to {}", flags.rank, contract->ranks - 1));
-  if (contract->ranks > maxProvedRanks) {
-    fmt::print(stderr,
-               "ccl: note: not proved: {} ranks are more than {}; `ccl check` proves smaller "
-               "instances of the same algorithm\n",
-               contract->ranks, maxProvedRanks);
-    // What a proof would tell is assumed for the worst.
-    plan.disjointProved = plan.inPlaceProved = false;
-    plan.divisible = true;
-    return Fine;
-  }
   return mlir::succeeded(proveAlgorithm(*instance.module, algorithm, plan, stats))
              ? Fine
              : session.refused();
@@ -182,10 +168,17 @@ int Compiler::toPrograms() {
   programText = moduleText();
   if (int status = dump("program.mlir", programText))
     return status;
-  bool proved = plan.disjointProved || plan.inPlaceProved;
-  if (flags.rank >= 0 || !proved)
+  if (flags.rank >= 0) {
+    if (stats.proofPending)
+      fmt::print(stderr, "ccl: note: not proved: {} moves, and the program of one rank\n",
+                 stats.moves);
     return Fine;
-  return mlir::succeeded(provePrograms(instance.op(), plan, stats)) ? Fine : session.refused();
+  }
+  if (mlir::failed(provePrograms(instance.op(), plan, stats)))
+    return session.refused();
+  if (!stats.unproved.empty())
+    fmt::print(stderr, "ccl: note: not proved: {}\n", stats.unproved);
+  return Fine;
 }
 
 int Compiler::toCode() {
@@ -297,7 +290,9 @@ void Compiler::printStats() {
   row("read", readMs, "");
   row("specialize", stats.specializeMs, fmt::format("{} ops", stats.algorithmOps));
   if (stats.proveMs > 0)
-    row("prove", stats.proveMs, fmt::format("{} moves", stats.moves));
+    row("prove", stats.proveMs,
+        fmt::format("{} moves{}{}", stats.moves, stats.bySymmetry.empty() ? "" : ", ",
+                    stats.bySymmetry));
   if (last >= Phase::Program)
     row("lower", stats.lowerMs,
         fmt::format("{} ops, {} instructions{}", stats.programOps, stats.instructions,

@@ -124,6 +124,32 @@ FailureOr<std::optional<model::ProgramReport>> ProgramProof::check(bool inPlace)
   return std::optional(std::move(*full));
 }
 
+FailureOr<std::optional<FormsReport>> ProgramProof::checkForms(bool disjoint, bool inPlace) {
+  FormsReport forms;
+  bool decided = false, bySymmetry = false;
+  for (bool second : {false, true}) {
+    if (!(second ? inPlace : disjoint))
+      continue;
+    auto report = check(second);
+    if (failed(report))
+      return failure();
+    if (!*report && !decided)
+      return std::optional<FormsReport>();
+    if (!*report)
+      continue;
+    decided = true;
+    bySymmetry |= symmetric;
+    (second ? forms.inPlace : forms.disjoint) = (*report)->ok();
+    forms.divisible |= (*report)->divisible;
+    forms.instructions = (*report)->instructions;
+    forms.minSlots = std::max(forms.minSlots, (*report)->minSlots);
+    if (forms.faults.empty())
+      forms.faults = std::move((*report)->faults);
+  }
+  symmetric = bySymmetry;
+  return std::optional(std::move(forms));
+}
+
 std::string ProgramProof::remark() const {
   if (!symmetric)
     return "";
@@ -173,26 +199,20 @@ struct CheckProgram : impl::CclCheckProgramBase<CheckProgram> {
     options.slots = slots;
     ProgramProof proof(algorithm, options);
     auto known = algorithm->getAttrOfType<BoolAttr>("ccl.in_place");
-    uint64_t instructions = 0;
-    int32_t minSlots = 0;
-    for (bool inPlace : {false, true}) {
-      if (inPlace && !(known && known.getValue()))
-        continue;
-      auto report = proof.check(inPlace);
-      if (failed(report))
-        return failure();
-      if (!*report)
-        return algorithm.emitOpError() << "cannot be proved: " << proof.obstacle();
-      emitFaults((*report)->faults, algorithm, proof.locations());
-      if (!(*report)->ok())
-        return failure();
-      instructions = (*report)->instructions;
-      minSlots = std::max(minSlots, (*report)->minSlots);
-    }
+    bool both = known && known.getValue();
+    auto forms = proof.checkForms(true, both);
+    if (failed(forms))
+      return failure();
+    if (!*forms)
+      return algorithm.emitOpError() << "cannot be proved: " << proof.obstacle();
+    emitFaults((*forms)->faults, algorithm, proof.locations());
+    if (!(*forms)->disjoint || (both && !(*forms)->inPlace))
+      return failure();
     if (!remark)
       return success();
-    InFlightDiagnostic d = algorithm.emitRemark() << "programs ok: " << instructions
-                                                  << " instructions, least slots " << minSlots;
+    InFlightDiagnostic d = algorithm.emitRemark() << "programs ok: " << (*forms)->instructions
+                                                  << " instructions, least slots "
+                                                  << (*forms)->minSlots;
     if (proof.isSymmetric())
       d << ", " << proof.remark();
     return success();

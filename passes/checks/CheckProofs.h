@@ -25,9 +25,17 @@ struct ProgramProofOptions {
   BySymmetry symmetry = BySymmetry::Auto;
   int32_t slots = 0; ///< of every data channel; 0: as written
   /// Auto: what expands to more is proved by symmetry if it can be.
-  uint64_t manyInstructions = uint64_t(1) << 20;
+  uint64_t manyInstructions = uint64_t(1) << 18;
   /// What expands to more is not expanded: an instruction takes some 100 bytes.
   uint64_t maxInstructions = uint64_t(4) << 20;
+};
+
+/// Which forms of the programs hold.
+struct FormsReport {
+  bool disjoint = false, inPlace = false, divisible = false;
+  int32_t minSlots = 0;
+  uint64_t instructions = 0;        ///< of all ranks
+  std::vector<model::Fault> faults; ///< of the first form asked for that does not hold
 };
 
 /// The proof of the programs of all ranks, in one form or two. Expands once.
@@ -39,6 +47,9 @@ public:
   /// Nothing if the programs are too large and one rank cannot stand for all:
   /// `obstacle` says why. Fails after a diagnostic.
   mlir::FailureOr<std::optional<model::ProgramReport>> check(bool inPlace);
+  /// The same of the forms asked for, one by one: programs may hold in only one of them.
+  /// Beside a form that can be decided, one that cannot does not hold.
+  mlir::FailureOr<std::optional<FormsReport>> checkForms(bool disjoint, bool inPlace);
 
   /// The last check was made on one rank for all.
   bool isSymmetric() const { return symmetric; }
@@ -48,6 +59,8 @@ public:
   /// Buffers and locations of the faults.
   const std::vector<model::Buffer> &buffers() const { return theBuffers; }
   const LocationTable &locations() const { return theLocations; }
+  /// The programs, if they were all expanded; gives them away.
+  std::optional<model::Program> takePrograms() { return std::exchange(all, std::nullopt); }
 
 private:
   mlir::LogicalResult prepare();

@@ -86,7 +86,7 @@ ccl.algorithm @buffer_c2_axes implements #ccl.contract<custom> {
 // -----
 
 ccl.algorithm @buffer_c2_limit implements #ccl.contract<custom> {
-  // expected-error@+1 {{'ccl.buffer' op has a grid of more than 2^40 places}}
+  // expected-error@+1 {{'ccl.buffer' op has more than 1099511627776 chunks}}
   %x = ccl.buffer inout ranks(4) chunks(1048576, 1048577)
 }
 
@@ -382,4 +382,11 @@ ccl.algorithm @copy_count_too_large implements #ccl.contract<custom> {
     // expected-error @below {{moves 4294967297 chunks, needs at most 2147483647}}
     ccl.copy %x[%r, %r] into %x[%r + 1, %r] x 4294967297
   }
+}
+
+// -----
+
+ccl.algorithm @buffer_rank_limit implements #ccl.contract<custom> {
+  // expected-error @below {{has more than 16777216 ranks}}
+  %x = ccl.buffer inout ranks(4097, 4096) chunks(1)
 }

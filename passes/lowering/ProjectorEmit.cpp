@@ -1,0 +1,256 @@
+//===- ProjectorEmit.cpp - Writes the halves of moves ------------------------===//
+
+#include "passes/lowering/Projector.h"
+#include "passes/lowering/Trace.h"
+
+using namespace mlir;
+
+namespace ccl {
+
+/// Tags of the channels that one move may need.
+static int64_t dataTag(int64_t tag) { return 3 * tag; }
+static int64_t readyTag(int64_t tag) { return 3 * tag + 1; }
+static int64_t doneTag(int64_t tag) { return 3 * tag + 2; }
+
+//===----------------------------------------------------------------------===//
+// Emission
+//===----------------------------------------------------------------------===//
+
+/// How many sends of this half may meet in one channel.
+int64_t Projector::burst(const Half &half) {
+  AffineExpr peer = peerOf(half, Substitution());
+  int64_t modulus = stripModulus(peer);
+  LinearForm form = LinearForm::of(peer);
+  int64_t sends = 1;
+  for (const StepVariable &v : half.free) {
+    int64_t factor = 0;
+    for (auto &[atom, k] : form.terms)
+      if (atom == getAffineDimExpr(v.dim, context))
+        factor = std::abs(k) * v.step;
+    bool distinct = factor && (!modulus || factor * v.extent <= modulus);
+    if (!distinct)
+      sends *= v.extent;
+  }
+  return sends;
+}
+
+Control Projector::emitHalves(ArrayRef<Half> halves, bool inOrder, OpBuilder &b, Location loc) {
+  SmallVector<const Half *> sends, receives, locals, reads, offers;
+  int64_t sendBurst = 0;
+  for (const Half &half : halves) {
+    if (half.role == Role::Local)
+      locals.push_back(&half);
+    else if (half.move->isDirect())
+      (half.role == Role::Send ? offers : reads).push_back(&half);
+    else
+      (half.role == Role::Send ? sends : receives).push_back(&half);
+    if (half.role == Role::Send && !half.move->isDirect())
+      sendBurst += burst(half);
+  }
+  emitted += halves.size();
+  auto each = [&](ArrayRef<const Half *> list, auto emit) {
+    for (const Half *half : list)
+      nest(half->free, b, loc,
+           [&](OpBuilder &in, const Substitution &loops) { emit(*half, in, loops); });
+  };
+  // Direct: offer all places first, then read, then wait for the readers.
+  each(offers, [&](const Half &h, OpBuilder &in, auto &l) { emitSignal(h, true, in, l); });
+
+  bool sendsFirst = sendBurst <= slots || sends.empty() || receives.empty();
+  if (sendsFirst) {
+    each(sends, [&](const Half &h, OpBuilder &in, auto &l) { emitSend(h, in, l); });
+    each(locals, [&](const Half &h, OpBuilder &in, auto &l) { emitLocal(h, in, l); });
+    each(receives, [&](const Half &h, OpBuilder &in, auto &l) { emitReceive(h, in, l); });
+  } else if (inOrder) {
+    for (const Half &half : halves) {
+      if (half.role == Role::Local)
+        emitLocal(half, b, Substitution());
+      else if (!half.move->isDirect() && half.role == Role::Send)
+        emitSend(half, b, Substitution());
+      else if (!half.move->isDirect())
+        emitReceive(half, b, Substitution());
+    }
+  } else {
+    // More sends than slots: alternate the two halves of each move.
+    auto same = [](const Half *a, const Half *c) {
+      return a->move == c->move && a->free.size() == c->free.size() &&
+             llvm::all_of(llvm::zip_equal(a->free, c->free), [](auto pair) {
+               auto &[x, y] = pair;
+               return x.lower == y.lower && x.extent == y.extent && x.step == y.step;
+             });
+    };
+    if (sends.size() != receives.size())
+      return Control::Singletons;
+    for (auto [s, r] : llvm::zip_equal(sends, receives))
+      if (!same(s, r))
+        return Control::Singletons;
+    each(locals, [&](const Half &h, OpBuilder &in, auto &l) { emitLocal(h, in, l); });
+    for (auto [s, r] : llvm::zip_equal(sends, receives))
+      nest(s->free, b, loc, [&, s = s, r = r](OpBuilder &in, const Substitution &loops) {
+        emitSend(*s, in, loops);
+        // The receiving half's free variables run in the same loops.
+        Substitution mine;
+        for (auto [x, y] : llvm::zip_equal(s->free, r->free))
+          mine[getAffineDimExpr(y.dim, context)] = loops.lookup(getAffineDimExpr(x.dim, context));
+        emitReceive(*r, in, mine);
+      });
+  }
+
+  each(reads, [&](const Half &h, OpBuilder &in, auto &l) {
+    emitWait(h, true, in, l);
+    emitRead(h, in, l);
+    emitSignal(h, false, in, l);
+  });
+  each(offers, [&](const Half &h, OpBuilder &in, auto &l) { emitWait(h, false, in, l); });
+  return checkSize(loc);
+}
+
+void Projector::nest(ArrayRef<StepVariable> free, OpBuilder &b, Location loc, Emit emit) {
+  Substitution loops;
+  int64_t total = 1;
+  for (const StepVariable &v : free)
+    total *= v.extent;
+  // Few chunks are written out, so that fusion can look through. Fused, b sends in a row
+  // take b + 1 slots.
+  if (total < slots) {
+    for (int64_t i = 0; i < total; ++i) {
+      int64_t rest = i;
+      for (const StepVariable &v : llvm::reverse(free)) {
+        loops[getAffineDimExpr(v.dim, context)] = constant(v.lower + v.step * (rest % v.extent));
+        rest /= v.extent;
+      }
+      emit(b, loops);
+    }
+    return;
+  }
+  OpBuilder inner = b;
+  for (const StepVariable &v : free) {
+    auto loop =
+        inner.create<affine::AffineForOp>(loc, v.lower, v.lower + v.extent * v.step, v.step);
+    ++emitted;
+    inner = OpBuilder::atBlockTerminator(loop.getBody());
+    unsigned dim = space.dim(loop.getInductionVar());
+    setRange(dim, {v.lower, v.lower + (v.extent - 1) * v.step});
+    loops[getAffineDimExpr(v.dim, context)] = getAffineDimExpr(dim, context);
+  }
+  emit(inner, loops);
+}
+
+AffineExpr Projector::apply(AffineExpr e, const Half &half, const Substitution &loops) {
+  return normalizeIndex(e.replace(half.solved).replace(loops));
+}
+
+PlaceRef Projector::place(Value base, ArrayRef<AffineExpr> chunk, const Half &half,
+                          const Substitution &loops) {
+  SmallVector<AffineExpr> exprs;
+  for (AffineExpr e : chunk)
+    exprs.push_back(apply(e, half, loops));
+  PlaceRef p{base, {}, {}};
+  p.map = makeMap(exprs, space.values(), p.operands, context);
+  return p;
+}
+
+AffineExpr Projector::peerOf(const Half &half, const Substitution &loops) {
+  SmallVector<AffineExpr> exprs;
+  for (AffineExpr e : half.role == Role::Receive ? half.move->srcRank : half.move->dstRank)
+    exprs.push_back(apply(e, half, loops));
+  return linearize(exprs, rankShape);
+}
+
+/// Channels and peers whose rank depends on %me only stand once at the top.
+Value Projector::channel(Direction direction, AffineExpr peer, int64_t tag, int64_t channelSlots,
+                         OpBuilder &b, Location loc) {
+  SmallVector<Value> operands;
+  AffineMap map = makeMap(peer, space.values(), operands, context);
+  auto create = [&](OpBuilder &at) -> Value {
+    return at.create<ChannelOp>(loc, ChannelType::get(context), direction, map, operands, tag,
+                                channelSlots, Protocol::Simple);
+  };
+  if (!llvm::all_of(operands, [&](Value v) { return v == program.getMe(); }))
+    return create(b);
+  std::string text;
+  llvm::raw_string_ostream(text) << map;
+  Value &known = hoisted[{int(direction), text, tag, channelSlots}];
+  if (!known) {
+    OpBuilder top(block);
+    known = create(top);
+  }
+  return known;
+}
+
+Value Projector::peerBuffer(Value buffer, AffineExpr peer, OpBuilder &b, Location loc) {
+  SmallVector<Value> operands;
+  AffineMap map = makeMap(peer, space.values(), operands, context);
+  auto create = [&](OpBuilder &at) -> Value {
+    return at.create<PeerOp>(loc, BufferType::get(context), buffer, map, operands);
+  };
+  if (!llvm::all_of(operands, [&](Value v) { return v == program.getMe(); }))
+    return create(b);
+  std::string text;
+  llvm::raw_string_ostream(text) << map << buffer;
+  Value &known = hoisted[{2, text, 0, 0}];
+  if (!known) {
+    OpBuilder top(block);
+    known = create(top);
+  }
+  return known;
+}
+
+void Projector::emitLocal(const Half &half, OpBuilder &b, const Substitution &loops) {
+  const MoveRef &m = half.move->move;
+  SmallVector<PlaceRef> from{place(half.move->src->value, half.move->srcChunk, half, loops)};
+  PlaceRef to = place(half.move->dst->value, half.move->dstChunk, half, loops);
+  if (m.reduce)
+    from.push_back(to);
+  createTransfer(b, m.op->getLoc(), m.reduce, from, to, m.count);
+}
+
+void Projector::emitSend(const Half &half, OpBuilder &b, const Substitution &loops) {
+  const MoveRef &m = half.move->move;
+  Location loc = m.op->getLoc();
+  Value to = channel(Direction::To, peerOf(half, loops), dataTag(m.tag), slots, b, loc);
+  createTransfer(b, loc, false, place(half.move->src->value, half.move->srcChunk, half, loops),
+                 channelPlace(to), m.count);
+}
+
+void Projector::emitReceive(const Half &half, OpBuilder &b, const Substitution &loops) {
+  const MoveRef &m = half.move->move;
+  Location loc = m.op->getLoc();
+  Value from = channel(Direction::From, peerOf(half, loops), dataTag(m.tag), slots, b, loc);
+  SmallVector<PlaceRef> sources{channelPlace(from)};
+  PlaceRef to = place(half.move->dst->value, half.move->dstChunk, half, loops);
+  if (m.reduce)
+    sources.push_back(to);
+  createTransfer(b, loc, m.reduce, sources, to, m.count);
+}
+
+void Projector::emitRead(const Half &half, OpBuilder &b, const Substitution &loops) {
+  const MoveRef &m = half.move->move;
+  Location loc = m.op->getLoc();
+  Value theirs = peerBuffer(half.move->src->value, peerOf(half, loops), b, loc);
+  SmallVector<PlaceRef> sources{place(theirs, half.move->srcChunk, half, loops)};
+  PlaceRef to = place(half.move->dst->value, half.move->dstChunk, half, loops);
+  if (m.reduce)
+    sources.push_back(to);
+  createTransfer(b, loc, m.reduce, sources, to, m.count);
+}
+
+void Projector::emitSignal(const Half &half, bool ready, OpBuilder &b, const Substitution &loops) {
+  const MoveRef &m = half.move->move;
+  int64_t tag = ready ? readyTag(m.tag) : doneTag(m.tag);
+  auto op = b.create<SignalOp>(
+      m.op->getLoc(), channel(Direction::To, peerOf(half, loops), tag, 0, b, m.op->getLoc()));
+  if (ready) // for ccl-prune-sync: what the signal offers
+    op->setAttr(guardedBuffer, b.getI64IntegerAttr(half.move->src->number));
+}
+
+void Projector::emitWait(const Half &half, bool ready, OpBuilder &b, const Substitution &loops) {
+  const MoveRef &m = half.move->move;
+  int64_t tag = ready ? readyTag(m.tag) : doneTag(m.tag);
+  auto op = b.create<WaitOp>(
+      m.op->getLoc(), channel(Direction::From, peerOf(half, loops), tag, 0, b, m.op->getLoc()));
+  if (!ready) // what the readers are done with
+    op->setAttr(guardedBuffer, b.getI64IntegerAttr(half.move->src->number));
+}
+
+} // namespace ccl

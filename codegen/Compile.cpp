@@ -19,11 +19,6 @@ using namespace mlir;
 
 namespace ccl {
 
-// A move takes up to 500 bytes and 3 us while it is being proved.
-static constexpr uint64_t maxMoves = uint64_t(4) << 20;
-// From here on the programs may show on one rank what would take long to show on all.
-static constexpr uint64_t manyMoves = uint64_t(1) << 18;
-
 namespace {
 
 /// Adds the time that it lives to a figure in milliseconds.
@@ -60,7 +55,7 @@ static void assumeUnproved(Plan &plan, bool vouchedFor) {
 /// Expands and executes all moves.
 static LogicalResult proveMoves(AlgorithmOp algorithm, Plan &plan) {
   LocationTable locations;
-  FailureOr<model::Moves> moves = expand(algorithm, locations, std::nullopt, maxMoves);
+  FailureOr<model::Moves> moves = expand(algorithm, locations, std::nullopt, mostToProve);
   if (failed(moves))
     return failure();
   model::AlgorithmReport report = model::check(*moves, plan.contract);
@@ -82,7 +77,7 @@ LogicalResult proveAlgorithm(ModuleOp module, AlgorithmOp algorithm, Plan &plan,
     return failure();
   plan.contract = *contract;
   stats.moves = countMoves(algorithm, UINT64_MAX);
-  stats.proofPending = stats.moves > manyMoves;
+  stats.proofPending = stats.moves > manyToProve;
   if (!stats.proofPending)
     return proveMoves(algorithm, plan);
   assumeUnproved(plan, /*vouchedFor=*/false);
@@ -126,8 +121,8 @@ LogicalResult provePrograms(AlgorithmOp algorithm, Plan &plan, CompileStats &sta
     if (!stats.proofPending)
       return success();
     stats.proofPending = false;
-    if (stats.moves > maxMoves) {
-      addUnproved(stats, fmt::format("the algorithm has over {} moves", maxMoves));
+    if (stats.moves > mostToProve) {
+      addUnproved(stats, fmt::format("the algorithm has over {} moves", mostToProve));
       return success();
     }
     if (failed(proveMoves(algorithm, plan)))

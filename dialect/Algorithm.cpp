@@ -87,15 +87,26 @@ StringRef AlgorithmOp::getParameterName(unsigned i) {
 
 static bool isAllowedInAlgorithm(Operation *op) {
   return isa<BufferOp, CopyOp, ReduceOp, ApplyOp, PipelineOp, ScheduleOp, affine::AffineForOp,
-             affine::AffineParallelOp, affine::AffineYieldOp, affine::AffineApplyOp,
-             arith::ConstantOp>(op);
+             affine::AffineParallelOp, affine::AffineYieldOp, arith::ConstantOp>(op);
 }
 
 LogicalResult verifyLoop(Operation *op) {
   if (op->getNumResults())
     return op->emitOpError("carries values between iterations; moves communicate through "
                            "buffers only");
+  // Far beyond any use, and far enough from the ends of int64_t to compute with.
+  constexpr int64_t limit = int64_t(1) << 40;
   auto loop = dyn_cast<affine::AffineForOp>(op);
+  bool far = loop && ((loop.hasConstantLowerBound() && std::abs(loop.getConstantLowerBound() / 2) > limit / 2) ||
+                      (loop.hasConstantUpperBound() && std::abs(loop.getConstantUpperBound() / 2) > limit / 2) ||
+                      loop.getStepAsInt() > limit);
+  if (auto parallel = dyn_cast<affine::AffineParallelOp>(op))
+    for (AffineMap map : {parallel.getLowerBoundsMap(), parallel.getUpperBoundsMap()})
+      for (AffineExpr e : map.getResults())
+        if (auto c = dyn_cast<AffineConstantExpr>(e))
+          far |= std::abs(c.getValue() / 2) > limit / 2;
+  if (far)
+    return op->emitOpError() << "has bounds or a step beyond " << limit;
   if (loop && loop.getStepAsInt() < 1)
     return op->emitOpError() << "has step " << loop.getStepAsInt() << ", needs at least 1";
   if (auto parallel = dyn_cast<affine::AffineParallelOp>(op))
@@ -113,7 +124,11 @@ LogicalResult AlgorithmOp::verify() {
     return emitOpError("has no results");
   if (getArgNames() && getArgNames()->size() != getNumArguments())
     return emitOpError("names not all of its parameters");
+  return success();
+}
 
+// What looks into the ops of the body waits until these have been verified.
+LogicalResult AlgorithmOp::verifyRegions() {
   WalkResult walk = getBody().walk([&](Operation *op) {
     if (!isAllowedInAlgorithm(op)) { // algorithm_c2
       op->emitOpError("is not allowed in an algorithm");

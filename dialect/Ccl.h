@@ -58,6 +58,14 @@ TransferOp createTransfer(mlir::OpBuilder &builder, mlir::Location loc, bool red
                           llvm::ArrayRef<PlaceRef> from, llvm::ArrayRef<PlaceRef> to,
                           int64_t count);
 
+/// The place that a signal offers to readers or whose readers a wait waits for (`of`).
+struct GuardedPlace {
+  PlaceRef place;
+  int64_t count = 1;
+};
+/// Nothing if `op` is no signal or wait, or names no place.
+std::optional<GuardedPlace> getGuardedPlace(mlir::Operation *op);
+
 /// Both sides of a `ccl.copy` or `ccl.reduce`, without a template at every use.
 struct MoveRef {
   mlir::Operation *op = nullptr;

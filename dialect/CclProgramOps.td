@@ -45,6 +45,7 @@ def Ccl_ProgramOp : Ccl_Op<"program", [
   let regions = (region SizedRegion<1>:$body);
   let hasCustomAssemblyFormat = 1;
   let hasVerifier = 1;
+  let hasRegionVerifier = 1;
   let extraClassDeclaration = [{
     mlir::ArrayRef<mlir::Type> getArgumentTypes() { return getFunctionType().getInputs(); }
     mlir::ArrayRef<mlir::Type> getResultTypes() { return getFunctionType().getResults(); }
@@ -156,26 +157,45 @@ def Ccl_TransferOp : Ccl_Op<"transfer", [AttrSizedOperandSegments,
   let hasCanonicalizeMethod = 1;
 }
 
-class Ccl_CounterOp<string mnemonic> : Ccl_Op<mnemonic> {
-  let assemblyFormat = "$channel attr-dict";
+class Ccl_CounterOp<string mnemonic> : Ccl_Op<mnemonic, [AttrSizedOperandSegments]> {
+  let arguments = (ins Arg<Ccl_Channel, "", [MemRead, MemWrite]>:$channel,
+                       Optional<Ccl_Buffer>:$buffer, OptionalAttr<AffineMapAttr>:$map,
+                       Variadic<Index>:$indices, DefaultValuedAttr<I64Attr, "1">:$count);
+  let assemblyFormat = [{
+    $channel (`of` $buffer^ `` custom<Place>($map, $indices) (`x` custom<Integer>($count)^)?)?
+    attr-dict
+  }];
+  let builders = [OpBuilder<(ins "mlir::Value":$channel), [{
+    build($_builder, $_state, channel, mlir::Value(), mlir::AffineMapAttr(), mlir::ValueRange());
+  }]>];
   let hasVerifier = 1;
+  let hasCanonicalizeMethod = 1;
 }
 def Ccl_SignalOp : Ccl_CounterOp<"signal"> {
-  let arguments = (ins Arg<Ccl_Channel, "", [MemRead, MemWrite]>:$channel);
   let summary = "tell the peer that everything before is done";
   let description = [{
     Release: what this agent did before is visible to the peer after the matching wait.
 
+    `of` names the place that the peer may read from now on, for passes that move
+    signals; it does nothing at run time.
+
+    ```mlir
+    ccl.signal %ready of %x[%me]
+    ```
+
     - C1: the channel is a `to` end without slots.
+    - C2: `of` names a place of a local buffer, one index per chunk axis.
   }];
 }
 def Ccl_WaitOp : Ccl_CounterOp<"wait"> {
-  let arguments = (ins Arg<Ccl_Channel, "", [MemRead, MemWrite]>:$channel);
   let summary = "wait for the peer's matching signal";
   let description = [{
     Acquire. The k-th wait on a channel matches the k-th signal.
 
+    `of` names the place that the peer has finished reading, as for `ccl.signal`.
+
     - C1: the channel is a `from` end without slots.
+    - C2: `of` names a place of a local buffer, one index per chunk axis.
   }];
 }
 

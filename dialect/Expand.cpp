@@ -68,6 +68,38 @@ SmallVector<Range> rangesOf(affine::AffineParallelOp op, Registers &registers) {
   return ranges;
 }
 
+/// How often the ops of a block are executed if its loops have constant bounds (others
+/// count as one); `most` gets the loop that takes it over `limit`, if any does.
+uint64_t countOperations(Block &body, uint64_t limit, Operation *&most) {
+  uint64_t total = 0;
+  for (Operation &op : body) {
+    uint64_t trips = 1;
+    auto count = [&](AffineMap lower, AffineMap upper, int64_t step) {
+      if (lower.isSingleConstant() && upper.isSingleConstant())
+        trips = llvm::SaturatingMultiply<uint64_t>(
+            trips, std::max<int64_t>(0, llvm::divideCeil(upper.getSingleConstantResult() -
+                                                             lower.getSingleConstantResult(),
+                                                         step)));
+    };
+    Block *inner = nullptr;
+    if (auto loop = dyn_cast<affine::AffineForOp>(op)) {
+      count(loop.getLowerBoundMap(), loop.getUpperBoundMap(), loop.getStepAsInt());
+      inner = loop.getBody();
+    } else if (auto parallel = dyn_cast<affine::AffineParallelOp>(op)) {
+      for (unsigned i = 0; i < parallel.getNumDims(); ++i)
+        count(parallel.getLowerBoundMap(i), parallel.getUpperBoundMap(i), parallel.getSteps()[i]);
+      inner = parallel.getBody();
+    }
+    uint64_t mine = trips;
+    if (inner)
+      mine = llvm::SaturatingMultiply(trips, countOperations(*inner, limit, most));
+    if (mine > limit && !most)
+      most = &op;
+    total = llvm::SaturatingAdd(total, mine);
+  }
+  return total;
+}
+
 /// An empty loop may run for ever without anybody noticing.
 bool isEmpty(Block &body) {
   return llvm::all_of(body.without_terminator(), [](Operation &op) {
@@ -84,6 +116,10 @@ LogicalResult forRange(Range &range, Registers &registers,
     low = std::max(low, registers.evaluate(range.lower, i));
   for (unsigned i = 0; i < range.upper.map.getNumResults(); ++i)
     high = std::min(high, registers.evaluate(range.upper, i));
+  // Bounds that are not constant may come out anywhere.
+  constexpr int64_t limit = int64_t(1) << 41;
+  low = std::max(low, -limit);
+  high = std::min(high, limit);
   for (int64_t i = low; i < high; i += range.step) {
     registers[range.slot] = i;
     if (failed(body(i)))
@@ -142,6 +178,10 @@ public:
       : algorithm(algorithm), locations(locations), rank(rank), maxMoves(maxMoves) {}
 
   FailureOr<model::Moves> run() {
+    Operation *most = nullptr;
+    countOperations(algorithm.getBlock(), rank ? UINT64_MAX : maxMoves, most);
+    if (most)
+      return most->emitOpError() << "executes more than " << maxMoves << " moves";
     if (failed(declareBuffers()) || failed(runBlock(algorithm.getBlock(), false)))
       return failure();
     return std::move(moves);
@@ -211,12 +251,6 @@ private:
       return add(bound(op));
     if (auto schedule = dyn_cast<ScheduleOp>(op))
       return runSchedule(schedule);
-    if (auto apply = dyn_cast<affine::AffineApplyOp>(op)) {
-      Indices indices = registers.bind(apply.getAffineMap(), apply.getMapOperands());
-      int64_t value = registers.evaluate(indices, 0);
-      registers[registers.number(apply.getResult())] = value;
-      return success();
-    }
     return op.emitOpError("must be expanded first (ccl-expand-apply)");
   }
 
@@ -346,12 +380,6 @@ private:
           return failure();
         if (onLoop)
           onLoop(loop, false);
-        continue;
-      }
-      if (auto apply = dyn_cast<affine::AffineApplyOp>(op)) {
-        Indices indices = registers.bind(apply.getAffineMap(), apply.getMapOperands());
-        int64_t value = registers.evaluate(indices, 0);
-        registers[registers.number(apply.getResult())] = value;
         continue;
       }
       if (decode(op) && !visit(&op, current))

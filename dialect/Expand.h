@@ -20,7 +20,7 @@ using LocationTable = std::vector<mlir::Location>;
 /// algorithm is not specialized or expands to more than `maxMoves`.
 mlir::FailureOr<model::Moves> expand(AlgorithmOp algorithm, LocationTable &locations,
                                      std::optional<int64_t> rank = std::nullopt,
-                                     uint64_t maxMoves = uint64_t(1) << 26);
+                                     uint64_t maxMoves = uint64_t(1) << 25);
 
 /// The programs of all ranks of `algorithm` in its module.
 mlir::FailureOr<model::Program> expandPrograms(AlgorithmOp algorithm,

@@ -258,35 +258,6 @@ static AffineMap dropIdleModulus(AffineMap map, ArrayRef<Value> operands) {
   return AffineMap::get(map.getNumDims(), map.getNumSymbols(), results, map.getContext());
 }
 
-/// Operands that are results of affine.apply are replaced by what it computes from.
-static void composeApplies(AffineMap &map, SmallVectorImpl<Value> &operands) {
-  while (true) {
-    auto it = llvm::find_if(operands, [](Value v) { return v.getDefiningOp<affine::AffineApplyOp>(); });
-    if (it == operands.end())
-      return;
-    auto apply = it->getDefiningOp<affine::AffineApplyOp>();
-    unsigned position = it - operands.begin(), numDims = map.getNumDims();
-    SmallVector<AffineExpr> dims, symbols;
-    SmallVector<Value> values;
-    // All operands become dimensions here: a symbol of the apply may be one, too.
-    auto dim = [&](Value v) {
-      values.push_back(v);
-      return getAffineDimExpr(values.size() - 1, map.getContext());
-    };
-    SmallVector<AffineExpr> inputs;
-    for (Value v : apply.getMapOperands())
-      inputs.push_back(dim(v));
-    AffineMap inner = apply.getAffineMap();
-    ArrayRef<AffineExpr> all(inputs);
-    AffineExpr value = inner.getResult(0).replaceDimsAndSymbols(
-        all.take_front(inner.getNumDims()), all.drop_front(inner.getNumDims()));
-    for (auto [i, v] : llvm::enumerate(operands))
-      (i < numDims ? dims : symbols).push_back(i == position ? value : dim(v));
-    map = map.replaceDimsAndSymbols(dims, symbols, values.size(), 0);
-    operands.assign(values.begin(), values.end());
-  }
-}
-
 bool simplifyIndex(AffineMap &map, SmallVectorImpl<Value> &operands) {
   MLIRContext *context = map.getContext();
   SmallVector<AffineExpr> dims, symbols;
@@ -301,7 +272,6 @@ bool simplifyIndex(AffineMap &map, SmallVectorImpl<Value> &operands) {
   // Two rounds: normalizing may make an operand unused.
   AffineMap before = map;
   SmallVector<Value> old(operands.begin(), operands.end());
-  composeApplies(map, operands);
   for (int round = 0; round < 2; ++round) {
     dims.clear(), symbols.clear(), newDims.clear(), newSymbols.clear();
     llvm::SmallBitVector used(map.getNumInputs());

@@ -110,6 +110,10 @@ LogicalResult ProgramOp::verify() {
     return emitOpError("takes one argument, the rank, of type index"); // program_c3
   if (total > 1 && !getNumArguments())
     return emitOpError() << "is shared by " << total << " ranks and so needs the argument %me";
+  return success();
+}
+
+LogicalResult ProgramOp::verifyRegions() {
   llvm::SmallSet<std::pair<bool, int64_t>, 4> agents;
   for (Operation &op : getBody().front()) {
     if (!isa<BufferOp, ChannelOp, PeerOp, BlockOp, ProxyOp, arith::ConstantOp>(op)) // program_c4
@@ -122,8 +126,7 @@ LogicalResult ProgramOp::verify() {
   }
   WalkResult walk = getBody().walk([&](Operation *op) {
     if (isa<BufferOp, ChannelOp, PeerOp, BlockOp, ProxyOp, TransferOp, SignalOp, WaitOp,
-            affine::AffineForOp, affine::AffineYieldOp, affine::AffineApplyOp,
-            arith::ConstantOp>(op))
+            affine::AffineForOp, affine::AffineYieldOp, arith::ConstantOp>(op))
       return isa<affine::AffineForOp>(op) && failed(verifyLoop(op)) ? WalkResult::interrupt()
                                                                     : WalkResult::advance();
     op->emitOpError("is not allowed in a program");
@@ -323,14 +326,58 @@ LogicalResult TransferOp::canonicalize(TransferOp op, PatternRewriter &rewriter)
 // ccl.signal, ccl.wait
 //===----------------------------------------------------------------------===//
 
-static LogicalResult verifyCounter(Operation *op, Value value, Direction direction) {
-  auto channel = value.getDefiningOp<ChannelOp>();
-  if (channel && channel.getDirection() == direction && !channel.getSlots())
+template <typename Op>
+static LogicalResult verifyCounter(Op op, Direction direction) {
+  auto channel = op.getChannel().template getDefiningOp<ChannelOp>();
+  if (!channel || channel.getDirection() != direction || channel.getSlots())
+    return op.emitOpError() << "takes a '" << stringifyDirection(direction)
+                            << "' channel without slots"; // signal_c1, wait_c1
+  if (!op.getBuffer())
     return success();
-  return op->emitOpError() << "takes a '" << stringifyDirection(direction)
-                           << "' channel without slots"; // signal_c1, wait_c1
+  auto buffer = op.getBuffer().template getDefiningOp<BufferOp>();
+  if (!buffer || !op.getMap() || // signal_c2, wait_c2
+      op.getMap()->getNumResults() != buffer.getNumChunkAxes())
+    return op.emitOpError("'of' names a place of a ccl.buffer, one index per chunk axis");
+  return verifyIndexOperands(op, *op.getMap(), op.getIndices());
 }
-LogicalResult SignalOp::verify() { return verifyCounter(*this, getChannel(), Direction::To); }
-LogicalResult WaitOp::verify() { return verifyCounter(*this, getChannel(), Direction::From); }
+LogicalResult SignalOp::verify() { return verifyCounter(*this, Direction::To); }
+LogicalResult WaitOp::verify() { return verifyCounter(*this, Direction::From); }
+
+template <typename Op>
+static LogicalResult canonicalizeCounter(Op op, PatternRewriter &rewriter) {
+  if (!op.getMap())
+    return failure();
+  AffineMap map = *op.getMap();
+  SmallVector<Value> operands(op.getIndices());
+  if (!simplifyIndex(map, operands))
+    return failure();
+  rewriter.modifyOpInPlace(op, [&] {
+    op.setMap(map);
+    op.getIndicesMutable().assign(operands);
+  });
+  return success();
+}
+LogicalResult SignalOp::canonicalize(SignalOp op, PatternRewriter &rewriter) {
+  return canonicalizeCounter(op, rewriter);
+}
+LogicalResult WaitOp::canonicalize(WaitOp op, PatternRewriter &rewriter) {
+  return canonicalizeCounter(op, rewriter);
+}
+
+template <typename Op>
+static std::optional<GuardedPlace> guardedPlace(Op op) {
+  if (!op.getBuffer())
+    return std::nullopt;
+  return GuardedPlace{{op.getBuffer(), *op.getMap(), SmallVector<Value>(op.getIndices())},
+                      int64_t(op.getCount())};
+}
+
+std::optional<GuardedPlace> getGuardedPlace(Operation *op) {
+  if (auto signal = dyn_cast<SignalOp>(op))
+    return guardedPlace(signal);
+  if (auto wait = dyn_cast<WaitOp>(op))
+    return guardedPlace(wait);
+  return std::nullopt;
+}
 
 } // namespace ccl

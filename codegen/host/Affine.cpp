@@ -82,10 +82,7 @@ llvm::Value *emitAffine(llvm::IRBuilderBase &builder, AffineExpr expr, unsigned 
 //===----------------------------------------------------------------------===//
 
 bool dependsOn(ValueRange operands, Value variable) {
-  return llvm::any_of(operands, [&](Value operand) {
-    auto apply = operand.getDefiningOp<affine::AffineApplyOp>();
-    return operand == variable || (apply && dependsOn(apply.getMapOperands(), variable));
-  });
+  return llvm::is_contained(operands, variable);
 }
 
 std::optional<int64_t> Environment::get(Value value) const {
@@ -94,11 +91,7 @@ std::optional<int64_t> Environment::get(Value value) const {
   IntegerAttr constant;
   if (matchPattern(value, m_Constant(&constant)))
     return constant.getInt();
-  auto apply = value.getDefiningOp<affine::AffineApplyOp>();
-  if (!apply || !whyNotAffine(apply.getAffineMap()).empty() ||
-      llvm::any_of(apply.getMapOperands(), [&](Value operand) { return !get(operand); }))
-    return std::nullopt;
-  return evaluate(apply.getAffineMap(), apply.getMapOperands()).front();
+  return std::nullopt;
 }
 
 SmallVector<int64_t> Environment::evaluate(AffineMap map, ValueRange operands) const {

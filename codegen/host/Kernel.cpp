@@ -187,13 +187,6 @@ LogicalResult KernelEmitter::emitOp(Operation *op) {
         values[peer] = rank->front();
         return success();
       })
-      .Case<affine::AffineApplyOp>([&](affine::AffineApplyOp apply) -> LogicalResult {
-        auto index = emitMap(op, apply.getAffineMap(), apply.getMapOperands());
-        if (failed(index))
-          return failure();
-        values[apply] = index->front();
-        return success();
-      })
       .Case<arith::ConstantOp>([&](arith::ConstantOp constant) -> LogicalResult {
         auto number = dyn_cast<IntegerAttr>(constant.getValue());
         if (!number)

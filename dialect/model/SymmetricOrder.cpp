@@ -42,16 +42,17 @@ bool SweepOrder::separates(int32_t a, int32_t b) const {
   return false;
 }
 
-bool SweepOrder::joins(int32_t a, int32_t b) const {
-  for (int32_t s = innermost[size_t(a)]; s >= 0; s = parents[size_t(s)])
-    if (contains(size_t(s), b))
-      return true;
-  return false;
-}
-
 int32_t SweepOrder::firstLike(int32_t event) const {
   for (int32_t s = innermost[size_t(event)]; s >= 0; s = parents[size_t(s)])
     event -= iteration(size_t(s), event) * symmetry.sweeps[size_t(s)].length;
+  return event;
+}
+
+int32_t SweepOrder::lastLike(int32_t event) const {
+  for (int32_t s = innermost[size_t(event)]; s >= 0; s = parents[size_t(s)]) {
+    const Sweep &sweep = symmetry.sweeps[size_t(s)];
+    event += (sweep.trips - 1 - iteration(size_t(s), event)) * sweep.length;
+  }
   return event;
 }
 
@@ -230,11 +231,12 @@ bool PeerOrder::isOrdered(const Access &first, bool writes, const Access &second
     // Elsewhere it may come after the second access, which lies in another iteration.
     if (sweeps.separates(message->event, second.event))
       continue;
+    // If both ends number iterations alike, the message of an iteration tells about that
+    // iteration everywhere, else about all iterations that end before.
+    int32_t event = message->aligned ? first.event : sweeps.lastLike(first.event);
     // A transfer that sends has read before, but need not have written.
-    if (writes ? message->cause <= first.event : message->cause < first.event)
-      continue;
-    if (message->aligned ? !sweeps.separates(first.event, message->cause)
-                         : !sweeps.joins(first.event, message->cause))
+    bool later = writes ? message->cause > event : message->cause >= event;
+    if (later && !(message->aligned && sweeps.separates(event, message->cause)))
       return true;
   }
   return false;

@@ -30,13 +30,14 @@ public:
 
   /// Why the order of iterations may matter, or "".
   std::string check(const Program &rankZero);
-  /// Whether two events lie in different iterations of one sweep, or in one at all.
+  /// Whether two events lie in different iterations of one sweep.
   bool separates(int32_t a, int32_t b) const;
-  bool joins(int32_t a, int32_t b) const;
   /// Whether both ends of a link number iterations alike.
   bool isAligned(int32_t link) const { return aligned[size_t(link)]; }
-  /// The event that does the same in the first iteration of all sweeps.
+  /// The event that does the same in the first (last) iteration of all sweeps: another
+  /// rank may execute there what rank 0 executes here.
   int32_t firstLike(int32_t event) const;
+  int32_t lastLike(int32_t event) const;
 
 private:
   int32_t iteration(size_t sweep, int32_t event) const;

@@ -21,8 +21,7 @@ struct CheckFlags {
 
 static std::string faultJson(const Proof &proof, const model::Fault &fault,
                              mlir::Location fallback) {
-  const std::vector<model::Buffer> &buffers =
-      proof.isLowered ? proof.program.buffers : proof.moves.buffers;
+  const std::vector<model::Buffer> &buffers = proof.buffers();
   JsonLine line;
   auto number = [&](const char *key, int64_t value) {
     value < 0 ? line.null(key) : line.number(key, value);
@@ -82,9 +81,11 @@ static void printText(const std::string &file, std::string_view verdict, const P
     return;
   }
   std::string text =
-      fmt::format("{}: {}; {}", head, proof.forms(), plural(proof.report.moves, "move"));
+      fmt::format("{}: {}; {}", head, proof.forms(), plural(proof.numMoves, "move"));
   if (proof.minSlots > 0)
     text += fmt::format("; least slots {}", proof.minSlots);
+  if (!proof.bySymmetry.empty())
+    text += "; " + proof.bySymmetry;
   if (proof.report.divisible)
     text += fmt::format("; padded where {} does not divide the count", proof.contract.chunks);
   if (proof.contract.isUnchecked())
@@ -98,7 +99,7 @@ static int checkInstance(Session &session, Input &input, size_t index, bool json
     return status;
   mlir::Location fallback = instance.op().getLoc();
   Proof proof;
-  if (int status = prove(session, instance, proof))
+  if (int status = prove(session, instance, proof, /*expandAll=*/false))
     return status;
   std::string_view verdict = proof.ok() ? model::verdict({}, proof.contract)
                                         : model::verdict(proof.faults(), proof.contract);

@@ -3,8 +3,7 @@
 
 #include "frontend/cli/Input.h"
 
-#include "dialect/Expand.h"
-#include "dialect/model/Check.h"
+#include "passes/checks/CheckProofs.h"
 
 namespace ccl::cli {
 
@@ -13,14 +12,17 @@ struct Proof {
   model::Contract contract;
   std::string algorithm;
 
-  model::Moves moves; ///< L1
+  uint64_t numMoves = 0;
+  model::Moves moves; ///< L1, if it was expanded
   LocationTable moveLocations;
   model::AlgorithmReport report;
 
   /// L2, if one form of L1 holds.
   bool isLowered = false;
-  model::Program program;
+  model::Program program; ///< of all ranks, if they were expanded
+  std::vector<model::Buffer> programBuffers;
   LocationTable programLocations;
+  std::string bySymmetry; ///< "proved on one rank of 4096 by symmetry", or ""
   bool outOfPlace = false, inPlace = false; ///< forms in which both levels hold
   std::vector<model::Fault> programFaults;  ///< of the first form that L2 breaks
   int32_t minSlots = 0;
@@ -31,6 +33,9 @@ struct Proof {
   const std::vector<model::Fault> &faults() const {
     return isLowered ? programFaults : report.faults;
   }
+  const std::vector<model::Buffer> &buffers() const {
+    return isLowered ? programBuffers : moves.buffers;
+  }
   const LocationTable &locations() const { return isLowered ? programLocations : moveLocations; }
   mlir::Location location(int32_t loc, mlir::Location fallback) const;
   /// "disjoint, in place": the forms that hold.
@@ -38,8 +43,9 @@ struct Proof {
 };
 
 /// Proves and lowers `instance`. The exit status says whether that could be tried:
-/// a disproved algorithm is Fine here, and has faults.
-int prove(Session &session, Instance &instance, Proof &proof);
+/// a disproved algorithm is Fine here, and has faults. Unless `expandAll`, large symmetric
+/// programs are proved on one rank, without the moves and programs of the others.
+int prove(Session &session, Instance &instance, Proof &proof, bool expandAll = true);
 
 /// Prints the faults as diagnostics at their places in the source.
 void emitFaults(const Proof &proof, mlir::Location fallback);

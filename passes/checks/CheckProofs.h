@@ -18,16 +18,19 @@ void recordInPlace(AlgorithmOp algorithm, bool holds);
 /// holds (`ccl.in_place`). Fails after diagnostics.
 mlir::FailureOr<model::AlgorithmReport> checkAlgorithm(AlgorithmOp algorithm);
 
+/// More moves or instructions than `many` take more than a second to prove: one rank of a
+/// symmetric program is proved for all instead. More than `most` are not expanded: each
+/// takes up to 500 bytes and 3 us.
+constexpr uint64_t manyToProve = uint64_t(1) << 18, mostToProve = uint64_t(4) << 20;
+
 /// Whether one rank is proved for all, if they do the same, shifted.
 enum class BySymmetry { Auto, Always, Never };
 
 struct ProgramProofOptions {
   BySymmetry symmetry = BySymmetry::Auto;
   int32_t slots = 0; ///< of every data channel; 0: as written
-  /// Auto: what expands to more is proved by symmetry if it can be.
-  uint64_t manyInstructions = uint64_t(1) << 18;
-  /// What expands to more is not expanded: an instruction takes some 100 bytes.
-  uint64_t maxInstructions = uint64_t(4) << 20;
+  uint64_t manyInstructions = manyToProve; ///< Auto: more are proved by symmetry
+  uint64_t maxInstructions = mostToProve;
 };
 
 /// Which forms of the programs hold.

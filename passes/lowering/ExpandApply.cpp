@@ -125,7 +125,7 @@ private:
   LogicalResult inlineOp(Operation &op, OpBuilder &b, ValueRange groupIvs) {
     if (isa<BufferOp, affine::AffineYieldOp>(op))
       return success();
-    if (isa<arith::ConstantOp, affine::AffineApplyOp>(op)) {
+    if (isa<arith::ConstantOp>(op)) {
       b.clone(op, values);
       return success();
     }
@@ -278,15 +278,29 @@ private:
     ArrayRef<int64_t> in = op.getRows();
     for (size_t i = 0; i < in.size(); i += ScheduleOp::rowSize) {
       ArrayRef<int64_t> row = in.slice(i, ScheduleOp::rowSize);
+      auto bad = [&] {
+        InFlightDiagnostic d = op.emitOpError() << "row " << i / ScheduleOp::rowSize << ": ";
+        d.attachNote(apply.getLoc()) << "applied here";
+        return d;
+      };
       for (int64_t g = 0; g < groupCount; ++g) {
         SmallVector<int64_t> out(row.begin(), row.end());
         for (unsigned side : {2u, 5u}) {
           auto theirs = op.getBuffers()[row[side + 1]].getDefiningOp<BufferOp>();
           const Binding &binding = *bound[row[side + 1]];
           auto mine = binding.buffer.getDefiningOp<BufferOp>();
-          SmallVector<int64_t> inputs;
-          appendCoordinates(row[side], *theirs.getRankShape(), inputs);
-          appendCoordinates(row[side + 2], *theirs.getChunkShape(), inputs);
+          SmallVector<int64_t> inputs, rankShape = *theirs.getRankShape(),
+                                       chunkShape = *theirs.getChunkShape();
+          if (row[side] < 0 || row[side] >= product(rankShape))
+            return bad() << "rank " << row[side] << " is outside [0, " << product(rankShape)
+                         << ")";
+          if (row[side + 2] < 0 || row[side + 2] + row[8] > product(chunkShape))
+            return bad() << "chunks " << row[side + 2] << " to " << row[side + 2] + row[8] - 1
+                         << " are not all inside [0, " << product(chunkShape) << ")";
+          if (row[8] > 1 && !keepsAdjacent({op.getBuffers()[row[side + 1]], {}, {}}))
+            return bad() << "moves " << row[8] << " chunks that are not adjacent for the caller";
+          appendCoordinates(row[side], rankShape, inputs);
+          appendCoordinates(row[side + 2], chunkShape, inputs);
           appendCoordinates(g, groups, inputs);
           SmallVector<int64_t> results;
           for (AffineExpr e : binding.map.getResults())
@@ -294,6 +308,8 @@ private:
           ArrayRef<int64_t> all(results);
           out[side] = linearize(all.take_front(mine.getNumRankAxes()), *mine.getRankShape());
           out[side + 2] = linearize(all.drop_front(mine.getNumRankAxes()), *mine.getChunkShape());
+          if (out[side] < 0 || out[side + 2] < 0)
+            return bad() << "the map leads out of the caller's ranks or chunks";
         }
         rows.insert(rows.end(), out.begin(), out.end());
       }
@@ -346,11 +362,16 @@ struct ExpandApply : impl::CclExpandApplyBase<ExpandApply> {
     for (auto algorithm : llvm::to_vector(module.getOps<AlgorithmOp>()))
       if (!applied.contains(algorithm.getSymName()) && failed(expandAll(algorithm)))
         return signalPassFailure();
-    // What only served as a callee is done with.
-    for (auto algorithm : llvm::to_vector(module.getOps<AlgorithmOp>()))
-      if (applied.contains(algorithm.getSymName()) &&
-          SymbolTable::symbolKnownUseEmpty(algorithm, module))
-        algorithm.erase();
+    // What only served as a callee is done with; then, what only these applied.
+    for (bool erased = true; erased;) {
+      erased = false;
+      for (auto algorithm : llvm::to_vector(module.getOps<AlgorithmOp>()))
+        if (applied.contains(algorithm.getSymName()) &&
+            SymbolTable::symbolKnownUseEmpty(algorithm, module)) {
+          algorithm.erase();
+          erased = true;
+        }
+    }
   }
 
   LogicalResult expandAll(AlgorithmOp algorithm) {
@@ -462,6 +483,14 @@ struct ExpandApply : impl::CclExpandApplyBase<ExpandApply> {
     return success();
   }
 
+  std::string freeName(StringRef base) {
+    std::string name;
+    do
+      name = (base + ".applied" + Twine(copies++)).str();
+    while (getOperation().lookupSymbol(name));
+    return name;
+  }
+
   LogicalResult expandOne(AlgorithmOp algorithm, ApplyOp apply, AxisState &axes) {
     auto sizes = constants(apply.getSizes(), apply.getSizeOperands());
     auto groups = constants(apply.getGroups(), apply.getGroupOperands());
@@ -475,10 +504,18 @@ struct ExpandApply : impl::CclExpandApplyBase<ExpandApply> {
       if (auto b = v.getDefiningOp<BufferOp>(); !b.getRankShape() || !b.getChunkShape())
         return b.emitOpError("has extents that are not constant");
     auto source = SymbolTable::lookupNearestSymbolFrom<AlgorithmOp>(apply, apply.getCalleeAttr());
+    ReductionKind mine = algorithm.getContract().getReduction();
+    ReductionKind theirs = source.getContract().getReduction();
+    if (theirs != ReductionKind::None && theirs != mine)
+      return apply.emitOpError() << apply.getCalleeAttr() << " reduces with "
+                                 << stringifyReductionKind(theirs) << ", @"
+                                 << algorithm.getSymName() << " with "
+                                 << stringifyReductionKind(mine);
     // A private copy, bound to these sizes.
     OpBuilder b(algorithm);
     auto callee = cast<AlgorithmOp>(b.clone(*source));
-    callee.setSymName((source.getSymName() + ".applied").str());
+    // Nested applies look their callees up by name: the copy must not hide one.
+    callee.setSymName(freeName(source.getSymName()));
     for (unsigned i = sizes->size(); i-- > 0;)
       bindParameter(callee, i, (*sizes)[i]);
     LogicalResult result = foldConstants(callee);
@@ -497,11 +534,19 @@ struct ExpandApply : impl::CclExpandApplyBase<ExpandApply> {
     }
     if (succeeded(result))
       result = Inliner(apply, callee, *groups).run(bound);
+    // Algorithms that apply each other twice grow exponentially.
+    callee.getBody().walk([&](Operation *) { ++inlined; });
+    if (succeeded(result) && inlined > maxInlined)
+      result = apply.emitOpError() << "makes the program larger than " << maxInlined
+                                   << " operations";
     callee.erase();
     if (succeeded(result))
       apply.erase();
     return result;
   }
+
+  static constexpr uint64_t maxInlined = 100000;
+  uint64_t inlined = 0, copies = 0;
 };
 
 } // namespace

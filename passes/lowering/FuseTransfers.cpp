@@ -24,8 +24,6 @@ namespace {
 using Places = SmallVector<PlaceRef>;
 
 bool isDefinition(Operation *op) { return isa<ChannelOp, PeerOp>(op); }
-/// Does nothing at run time, wherever it stands.
-bool isPassive(Operation *op) { return isDefinition(op) || isa<affine::AffineApplyOp>(op); }
 
 /// From a local place to channels only.
 bool isSend(TransferOp op) {
@@ -77,8 +75,22 @@ Operation *cloneAt(Operation *op, OpBuilder &b, Value iv, AffineExpr value, Inde
     return created;
   }
   auto transfer = dyn_cast<TransferOp>(op);
-  if (!transfer) // signal, wait
-    return b.clone(*op, values);
+  if (!transfer) { // signal, wait
+    Operation *created = b.clone(*op, values);
+    auto guarded = getGuardedPlace(op);
+    if (!guarded)
+      return created;
+    AffineMap map = move(guarded->place.map, guarded->place.operands, operands);
+    auto update = [&](auto counter) {
+      counter.setMap(map);
+      counter.getIndicesMutable().assign(operands);
+    };
+    if (auto signal = dyn_cast<SignalOp>(created))
+      update(signal);
+    else
+      update(cast<WaitOp>(created));
+    return created;
+  }
   auto side = [&](Places places) {
     for (PlaceRef &p : places) {
       p.base = values.lookupOrDefault(p.base);
@@ -253,7 +265,7 @@ struct FuseTransfers : impl::CclFuseTransfersBase<FuseTransfers> {
         if (only)
           return;
         only = transfer;
-      } else if (!isPassive(&op) && !isa<WaitOp, SignalOp>(op)) {
+      } else if (!isDefinition(&op) && !isa<WaitOp, SignalOp>(op)) {
         return;
       }
     }
@@ -351,7 +363,7 @@ struct FuseTransfers : impl::CclFuseTransfersBase<FuseTransfers> {
     IndexSpace space;
     Places written = getToPlaces(first);
     for (Operation *op = first->getNextNode(); op; op = op->getNextNode()) {
-      if (isPassive(op))
+      if (isDefinition(op))
         continue;
       auto next = dyn_cast<TransferOp>(op);
       if (!next)
@@ -440,12 +452,12 @@ struct FuseTransfers : impl::CclFuseTransfersBase<FuseTransfers> {
       return false;
     SmallVector<Operation *> waits, signals;
     Operation *op = first->getNextNode();
-    for (; op && (isPassive(op) || isa<WaitOp, SignalOp>(op)); op = op->getNextNode()) {
+    for (; op && (isDefinition(op) || isa<WaitOp, SignalOp>(op)); op = op->getNextNode()) {
       // Offers must not wait for others' offers, nor reads for readers. What the signals
       // of a program written by hand mean, we do not know.
-      if (op->hasAttr(guardedBuffer) || (!isPassive(op) && !isProjected))
+      if (getGuardedPlace(op) || (!isDefinition(op) && !isProjected))
         return false;
-      if (!isPassive(op))
+      if (!isDefinition(op))
         (isa<WaitOp>(op) ? waits : signals).push_back(op);
     }
     auto next = dyn_cast_or_null<TransferOp>(op);

@@ -234,6 +234,17 @@ private:
   llvm::DenseSet<ReadKey> firstReads;
 };
 
+/// Signals and waits stay where they are from now on.
+template <typename Op>
+void dropGuardedPlaces(ProgramOp program) {
+  program.getBody().walk([](Op op) {
+    if (!op.getBuffer())
+      return;
+    OpBuilder(op).create<Op>(op.getLoc(), op.getChannel());
+    op.erase();
+  });
+}
+
 struct PeelInOut : impl::CclPeelInOutBase<PeelInOut> {
   void runOnOperation() override {
     // Asked before the first program changes.
@@ -245,7 +256,8 @@ struct PeelInOut : impl::CclPeelInOutBase<PeelInOut> {
     }
     for (auto program : getOperation().getOps<ProgramOp>()) {
       program->removeAttr(projectedProgram);
-      program.getBody().walk([&](Operation *op) { op->removeAttr(guardedBuffer); });
+      dropGuardedPlaces<SignalOp>(program);
+      dropGuardedPlaces<WaitOp>(program);
       BufferOp inout;
       for (auto buffer : program.getBody().getOps<BufferOp>())
         if (buffer.getRole() == BufferRole::InOut)

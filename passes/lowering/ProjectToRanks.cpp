@@ -51,7 +51,7 @@ struct ProjectToRanks : impl::CclProjectToRanksBase<ProjectToRanks> {
       SmallVector<int64_t> ranks = std::move(work.back());
       work.pop_back();
       Projector projector(algorithm, ranks, slots, maxOps);
-      std::string name = (algorithm.getSymName() + ".r" + Twine(ranks.front())).str();
+      std::string name = freeName(algorithm.getSymName() + ".r" + Twine(ranks.front()));
       Control control = projector.run(name);
       if (control == Control::Done) {
         programs.push_back(projector.program);
@@ -76,10 +76,18 @@ struct ProjectToRanks : impl::CclProjectToRanksBase<ProjectToRanks> {
       work.push_back(projector.splitOff);
     }
     if (rank < 0 && programs.size() == 1)
-      programs.front().setSymName((algorithm.getSymName() + ".p").str());
+      programs.front().setSymName(freeName(algorithm.getSymName() + ".p"));
     else if (rank < 0)
       sortByFirstRank(algorithm, programs);
     return success();
+  }
+
+  /// `base`, or with a number behind it if the module has that name already.
+  std::string freeName(const Twine &base) {
+    std::string name = base.str();
+    for (int i = 1; getOperation().lookupSymbol(name); ++i)
+      name = (base + "." + Twine(i)).str();
+    return name;
   }
 
   void sortByFirstRank(AlgorithmOp algorithm, SmallVector<ProgramOp> &programs) {
@@ -89,7 +97,7 @@ struct ProjectToRanks : impl::CclProjectToRanksBase<ProjectToRanks> {
     for (auto [i, p] : llvm::enumerate(programs)) {
       p->moveAfter(last);
       last = p;
-      p.setSymName((algorithm.getSymName() + ".p" + Twine(i)).str());
+      p.setSymName(freeName(algorithm.getSymName() + ".p" + Twine(i)));
     }
   }
 };

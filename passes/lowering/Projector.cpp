@@ -46,7 +46,6 @@ void Projector::createProgram(StringRef name) {
   }
   for (auto op : algorithm.getBody().getOps<BufferOp>()) {
     BufferInfo &info = buffers[op.getResult()];
-    info.number = int64_t(buffers.size()) - 1;
     info.rankShape = *op.getRankShape();
     info.chunkShape = *op.getChunkShape();
     rankShape = info.rankShape;
@@ -94,9 +93,6 @@ Control Projector::emitBlock(Block &body, OpBuilder &b) {
       c = emitStep(op, b);
     else if (auto schedule = dyn_cast<ScheduleOp>(op))
       c = emitSchedule(schedule, b);
-    else if (auto apply = dyn_cast<affine::AffineApplyOp>(op))
-      env[apply.getResult()] =
-          space.rebase(apply.getAffineMap(), apply.getMapOperands(), &env).front();
     else if (isa<ApplyOp, PipelineOp>(op)) {
       op.emitOpError("must be expanded first (ccl-expand-apply)");
       c = Control::Failed;
@@ -207,10 +203,6 @@ Control Projector::gather(Operation &op, ArrayRef<StepVariable> outer,
                   loop.getStepAsInt()))
       return Control::Unroll;
     body = loop.getBody();
-  } else if (auto apply = dyn_cast<affine::AffineApplyOp>(op)) {
-    env[apply.getResult()] =
-        space.rebase(apply.getAffineMap(), apply.getMapOperands(), &env).front();
-    return Control::Done;
   }
   if (empty)
     return Control::Done;

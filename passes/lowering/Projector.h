@@ -39,7 +39,6 @@ public:
 private:
   struct BufferInfo {
     mlir::Value value; ///< in the program
-    int64_t number;    ///< in program order
     llvm::SmallVector<int64_t> rankShape, chunkShape;
   };
   /// A move of the current step, its indices over `space`.
@@ -96,6 +95,9 @@ private:
   void emitRead(const Half &half, mlir::OpBuilder &b, const Substitution &loops);
   void emitSignal(const Half &half, bool ready, mlir::OpBuilder &b, const Substitution &loops);
   void emitWait(const Half &half, bool ready, mlir::OpBuilder &b, const Substitution &loops);
+  template <typename Op>
+  void emitCounter(const Half &half, Direction direction, bool ready, bool guards,
+                   mlir::OpBuilder &b, const Substitution &loops);
   int64_t burst(const Half &half);
 
   AlgorithmOp algorithm;

@@ -236,21 +236,29 @@ void Projector::emitRead(const Half &half, OpBuilder &b, const Substitution &loo
 }
 
 void Projector::emitSignal(const Half &half, bool ready, OpBuilder &b, const Substitution &loops) {
-  const MoveRef &m = half.move->move;
-  int64_t tag = ready ? readyTag(m.tag) : doneTag(m.tag);
-  auto op = b.create<SignalOp>(
-      m.op->getLoc(), channel(Direction::To, peerOf(half, loops), tag, 0, b, m.op->getLoc()));
-  if (ready) // for ccl-prune-sync: what the signal offers
-    op->setAttr(guardedBuffer, b.getI64IntegerAttr(half.move->src->number));
+  emitCounter<SignalOp>(half, Direction::To, ready, /*guards=*/ready, b, loops);
 }
 
 void Projector::emitWait(const Half &half, bool ready, OpBuilder &b, const Substitution &loops) {
+  emitCounter<WaitOp>(half, Direction::From, ready, /*guards=*/!ready, b, loops);
+}
+
+/// The source's ends name the place, for ccl-prune-sync: what it offers, and what the
+/// readers are done with.
+template <typename Op>
+void Projector::emitCounter(const Half &half, Direction direction, bool ready, bool guards,
+                            OpBuilder &b, const Substitution &loops) {
   const MoveRef &m = half.move->move;
+  Location loc = m.op->getLoc();
   int64_t tag = ready ? readyTag(m.tag) : doneTag(m.tag);
-  auto op = b.create<WaitOp>(
-      m.op->getLoc(), channel(Direction::From, peerOf(half, loops), tag, 0, b, m.op->getLoc()));
-  if (!ready) // what the readers are done with
-    op->setAttr(guardedBuffer, b.getI64IntegerAttr(half.move->src->number));
+  Value end = channel(direction, peerOf(half, loops), tag, 0, b, loc);
+  if (!guards) {
+    b.create<Op>(loc, end);
+    return;
+  }
+  PlaceRef p = place(half.move->src->value, half.move->srcChunk, half, loops);
+  b.create<Op>(loc, end, p.base, AffineMapAttr::get(p.map), p.operands,
+               b.getI64IntegerAttr(m.count));
 }
 
 } // namespace ccl

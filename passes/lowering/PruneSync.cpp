@@ -2,15 +2,16 @@
 //
 // The projection guards every direct read on the spot: offer, wait, read, done, wait for
 // the readers. Only the order on each channel matters to the peer, so this rank may
-// offer earlier (as long as it does not write in between) and may wait for its readers
-// later (as long as it does not write before).
+// offer earlier (as long as it does not write the place in between) and may wait for its
+// readers later (as long as it does not write the place before).
 //===----------------------------------------------------------------------===//
 
+#include "dialect/Indexing.h"
 #include "passes/Passes.h"
 #include "passes/lowering/Trace.h"
 
+#include "mlir/Dialect/Affine/Analysis/LoopAnalysis.h"
 #include "mlir/IR/IRMapping.h"
-#include "llvm/ADT/SmallBitVector.h"
 #include "llvm/ADT/SmallPtrSet.h"
 
 using namespace mlir;
@@ -21,73 +22,155 @@ namespace ccl {
 
 namespace {
 
-struct PruneSync : impl::CclPruneSyncBase<PruneSync> {
-  using CclPruneSyncBase::CclPruneSyncBase;
+/// When the write happens, as seen from the iteration of the loop that the guarded place
+/// belongs to.
+enum class When { SameIteration, Earlier, Later };
 
-  void runOnOperation() override {
-    for (auto program : getOperation().getOps<ProgramOp>())
-      prune(program);
-  }
+/// Tells whether writes of a rank can hit the places that its peers read.
+class Conflicts {
+public:
+  Conflicts(ProgramOp program, const model::Contract &contract, bool mayAlias)
+      : program(program), contract(contract), mayAlias(mayAlias),
+        context(program.getContext()) {}
 
-  void prune(ProgramOp program) {
-    buffers.assign(program.getBody().getOps<BufferOp>().begin(),
-                   program.getBody().getOps<BufferOp>().end());
-    auto algorithm =
-        SymbolTable::lookupNearestSymbolFrom<AlgorithmOp>(program, program.getAlgorithmAttr());
-    auto inPlace = algorithm ? algorithm->getAttrOfType<BoolAttr>("ccl.in_place") : BoolAttr();
-    mayAlias = !inPlace || inPlace.getValue();
-
-    // Innermost loops first: what leaves one may leave the next.
-    SmallVector<affine::AffineForOp> loops;
-    program.getBody().walk([&](affine::AffineForOp loop) { loops.push_back(loop); });
-    for (auto loop : loops)
-      distribute(loop);
-    program.getBody().walk([&](Block *block) {
-      if (isa<BlockOp, ProxyOp, affine::AffineForOp>(block->getParentOp()))
-        slide(*block);
-    });
-  }
-
-  /// The buffer a signal offers or a wait guards, and everything that may be the same
-  /// memory.
-  llvm::SmallBitVector memory(Operation *op) {
-    llvm::SmallBitVector set(buffers.size());
-    auto attr = op->getAttrOfType<IntegerAttr>(guardedBuffer);
-    if (!attr)
-      return set;
-    BufferOp buffer = buffers[attr.getInt()];
-    set.set(attr.getInt());
-    if (mayAlias && buffer.getRole() != BufferRole::Scratch)
-      for (auto [i, b] : llvm::enumerate(buffers))
-        if (b.getRole() != BufferRole::Scratch)
-          set.set(i);
-    return set;
-  }
-
-  bool writes(Operation *op, const llvm::SmallBitVector &set) {
+  /// Any write in `op` against any place guarded in `sync`. `loop`: the loop around both
+  /// if the iterations differ.
+  bool anyIn(Operation *op, Operation *sync, affine::AffineForOp loop = {},
+             When when = When::SameIteration) {
     bool found = false;
-    op->walk([&](TransferOp transfer) {
-      for (const PlaceRef &p : getToPlaces(transfer))
-        if (!p.isChannel())
-          found |= set.test(llvm::find(buffers, p.getBuffer()) - buffers.begin());
+    sync->walk([&](Operation *inner) {
+      auto guarded = getGuardedPlace(inner);
+      if (!guarded)
+        return;
+      op->walk([&](TransferOp transfer) {
+        for (const PlaceRef &to : getToPlaces(transfer))
+          if (!to.isChannel() && !to.getPeer())
+            found |= mayTouch(*guarded, to, transfer.getCount(), loop, when);
+      });
     });
     return found;
   }
 
-  static bool isMovable(Operation *op) {
-    return isa<SignalOp, WaitOp>(op) && op->hasAttr(guardedBuffer);
-  }
-  static Value channelOf(Operation *op) {
-    auto signal = dyn_cast<SignalOp>(op);
-    return signal ? signal.getChannel() : cast<WaitOp>(op).getChannel();
-  }
-  static int64_t tagOf(Operation *op) {
-    return channelOf(op).getDefiningOp<ChannelOp>().getTag();
+private:
+  /// Where a place lies in the larger of in and out, which is what both are in place.
+  AffineExpr position(const PlaceRef &place, IndexSpace &space,
+                      const DenseMap<Value, AffineExpr> *replacement) {
+    BufferOp buffer = place.getBuffer();
+    AffineExpr linear = linearize(space.rebase(place.map, place.operands, replacement),
+                                  *buffer.getChunkShape());
+    bool shifted = buffer.getRole() == BufferRole::In
+                       ? contract.inPosition(1, 0) != contract.inPosition(0, 0)
+                       : buffer.getRole() == BufferRole::Out &&
+                             contract.outPosition(1, 0) != contract.outPosition(0, 0);
+    if (!shifted)
+      return linear;
+    AffineExpr rank = program.getMe()
+                          ? getAffineDimExpr(space.dim(program.getMe()), context)
+                          : getAffineConstantExpr(program.getRanks()[0], context);
+    return normalizeIndex(linear + rank * contract.chunks);
   }
 
-  /// A signal or wait (or a loop of nothing else): which, and on which tags.
+  bool mayTouch(const GuardedPlace &guarded, const PlaceRef &write, int64_t writeCount,
+                affine::AffineForOp loop, When when) {
+    BufferOp a = guarded.place.getBuffer(), b = write.getBuffer();
+    bool alias = mayAlias && a.getRole() != BufferRole::Scratch &&
+                 b.getRole() != BufferRole::Scratch;
+    if (a != b && !alias)
+      return false;
+    if (guarded.count > 1 || writeCount > 1)
+      return true;
+    if (!loop)
+      return !areApart(guarded.place, write, Value(), AffineExpr(), {1, 0});
+    auto trips = affine::getConstantTripCount(loop);
+    if (!trips)
+      return true;
+    if (*trips < 2)
+      return false; // there is no other iteration
+    // The write's iteration is delta away, or simply any: whichever shows more.
+    Value iv = loop.getInductionVar();
+    AffineExpr other = getAffineDimExpr(otherDim, context);
+    AffineExpr delta = other * (when == When::Later ? loop.getStepAsInt() : -loop.getStepAsInt());
+    IndexSpace space;
+    AffineExpr here = getAffineDimExpr(space.dim(iv), context); // dimension 0, as below
+    return !areApart(guarded.place, write, iv, here + delta, {1, int64_t(*trips) - 1}) &&
+           !areApart(guarded.place, write, iv, other, rangeOf(iv));
+  }
+
+  /// Whether the places differ for every rank and iteration. In the write `iv` stands for
+  /// `value`, over dimension 0 (`iv` itself) and `otherDim`, which lies in `range`.
+  bool areApart(const PlaceRef &guarded, const PlaceRef &write, Value iv, AffineExpr value,
+                Interval range) {
+    IndexSpace space;
+    DenseMap<Value, AffineExpr> moved;
+    if (iv) {
+      space.dim(iv);
+      moved[iv] = value;
+    }
+    SmallVector<std::pair<AffineExpr, int64_t>> differences;
+    if (guarded.getBuffer() == write.getBuffer()) {
+      SmallVector<int64_t> shape = *write.getBuffer().getChunkShape();
+      for (auto [x, y, extent] :
+           llvm::zip_equal(space.rebase(guarded.map, guarded.operands),
+                           space.rebase(write.map, write.operands, &moved), shape))
+        differences.emplace_back(x - y, extent);
+    } else {
+      differences.emplace_back(position(guarded, space, nullptr) - position(write, space, &moved),
+                               contract.inOutChunks());
+    }
+    if (space.values().size() >= otherDim)
+      return false;
+    SmallVector<Interval> ranges(otherDim + 1, {1, 0});
+    ranges[otherDim] = range;
+    for (auto [i, v] : llvm::enumerate(space.values()))
+      ranges[i] = rangeOf(v);
+    // One index that never agrees keeps the places apart.
+    return llvm::any_of(differences, [&](auto &difference) {
+      AffineExpr e = normalizeIndex(difference.first % difference.second);
+      auto bounds = boundsOf(e, ranges);
+      return bounds && bounds->first > 0;
+    });
+  }
+
+  /// Stands for another iteration, or the distance to it; beyond the values of any place.
+  static constexpr unsigned otherDim = 64;
+
+  ProgramOp program;
+  const model::Contract &contract;
+  bool mayAlias;
+  MLIRContext *context;
+};
+
+struct PruneSync : impl::CclPruneSyncBase<PruneSync> {
+  using CclPruneSyncBase::CclPruneSyncBase;
+
+  void runOnOperation() override {
+    for (auto program : getOperation().getOps<ProgramOp>()) {
+      auto algorithm = SymbolTable::lookupNearestSymbolFrom<AlgorithmOp>(
+          program, program.getAlgorithmAttr());
+      auto contract = getModelContract(algorithm);
+      if (failed(contract))
+        return signalPassFailure();
+      auto inPlace = algorithm->getAttrOfType<BoolAttr>("ccl.in_place");
+      Conflicts conflicts(program, *contract, !inPlace || inPlace.getValue());
+      prune(program, conflicts);
+    }
+  }
+
+  void prune(ProgramOp program, Conflicts &conflicts) {
+    // Innermost loops first: what leaves one may leave the next.
+    SmallVector<affine::AffineForOp> loops;
+    program.getBody().walk([&](affine::AffineForOp loop) { loops.push_back(loop); });
+    for (auto loop : loops)
+      distribute(loop, conflicts);
+    program.getBody().walk([&](Block *block) {
+      if (isa<BlockOp, ProxyOp, affine::AffineForOp>(block->getParentOp()))
+        slide(*block, conflicts);
+    });
+  }
+
+  /// A signal or wait that guards a place, or a loop of nothing else.
   static bool isSyncOnly(Operation &op, bool signal) {
-    if (isMovable(&op))
+    if (getGuardedPlace(&op))
       return isa<SignalOp>(op) == signal;
     auto loop = dyn_cast<affine::AffineForOp>(op);
     if (!loop)
@@ -103,69 +186,63 @@ struct PruneSync : impl::CclPruneSyncBase<PruneSync> {
     return some;
   }
 
-  llvm::SmallBitVector memoryOf(Operation &op) {
-    llvm::SmallBitVector set(buffers.size());
-    op.walk([&](Operation *inner) {
-      if (isMovable(inner))
-        set |= memory(inner);
-    });
-    return set;
+  /// Splits leading signals and trailing waits off a loop.
+  void distribute(affine::AffineForOp loop, Conflicts &conflicts) {
+    SmallVector<Operation *> body, leading, trailing;
+    for (Operation &op : loop.getBody()->without_terminator())
+      if (!isa<ChannelOp, PeerOp>(op))
+        body.push_back(&op);
+    for (Operation *op : body) {
+      if (!isSyncOnly(*op, true))
+        break;
+      leading.push_back(op);
+    }
+    for (Operation *op : llvm::reverse(body)) {
+      if (!isSyncOnly(*op, false))
+        break;
+      trailing.push_back(op);
+    }
+    if (body.size() == leading.size() || body.size() == trailing.size())
+      return; // nothing else in the loop
+    // An offer overtakes the writes of the iterations before it, a wait is overtaken by
+    // those of the iterations after it.
+    if (llvm::none_of(leading, [&](Operation *op) {
+          return conflicts.anyIn(loop, op, loop, When::Earlier);
+        }))
+      split(loop, leading, /*before=*/true);
+    if (llvm::none_of(trailing, [&](Operation *op) {
+          return conflicts.anyIn(loop, op, loop, When::Later);
+        }))
+      split(loop, trailing, /*before=*/false);
   }
 
-  /// Splits leading signals and trailing waits off a loop.
-  void distribute(affine::AffineForOp loop) {
-    SmallVector<Operation *> leading, trailing;
-    for (Operation &op : loop.getBody()->without_terminator()) {
-      if (isa<ChannelOp, PeerOp>(op))
-        continue;
-      if (!isSyncOnly(op, true))
-        break;
-      leading.push_back(&op);
+  /// Moves these ops of a loop into a loop of their own.
+  void split(affine::AffineForOp loop, ArrayRef<Operation *> ops, bool before) {
+    if (ops.empty())
+      return;
+    OpBuilder b(loop);
+    if (!before)
+      b.setInsertionPointAfter(loop);
+    IRMapping values;
+    auto copy = cast<affine::AffineForOp>(b.clone(*loop, values));
+    llvm::SmallPtrSet<Operation *, 8> kept;
+    for (Operation *op : ops) {
+      kept.insert(values.lookup(op));
+      ++moved;
     }
-    for (Operation &op : llvm::reverse(loop.getBody()->without_terminator())) {
-      if (isa<ChannelOp, PeerOp>(op))
-        continue;
-      if (!isSyncOnly(op, false))
-        break;
-      trailing.push_back(&op);
-    }
-    unsigned total = 0;
-    for (Operation &op : loop.getBody()->without_terminator())
-      total += !isa<ChannelOp, PeerOp>(op);
-    if (total == leading.size() || total == trailing.size())
-      return; // nothing else in the loop
-    auto split = [&](ArrayRef<Operation *> ops, bool before) {
-      for (Operation *op : ops)
-        if (writes(loop, memoryOf(*op)))
-          return;
-      if (ops.empty())
-        return;
-      OpBuilder b(loop);
-      if (!before)
-        b.setInsertionPointAfter(loop);
-      IRMapping values;
-      auto copy = cast<affine::AffineForOp>(b.clone(*loop, values));
-      llvm::SmallPtrSet<Operation *, 8> kept;
-      for (Operation *op : ops) {
-        // The clone keeps only these ops and the channels they name.
-        kept.insert(values.lookup(op));
-        ++moved;
-      }
-      SmallVector<Operation *> copied;
-      for (Operation &op : copy.getBody()->without_terminator())
-        copied.push_back(&op);
-      for (Operation *op : llvm::reverse(copied))
-        if (!kept.contains(op) && !(isa<ChannelOp, PeerOp>(op) && !op->use_empty()))
-          op->erase();
-      for (Operation *op : ops)
+    // The copy keeps only these ops and the channels they name.
+    SmallVector<Operation *> copied;
+    for (Operation &op : copy.getBody()->without_terminator())
+      copied.push_back(&op);
+    for (Operation *op : llvm::reverse(copied))
+      if (!kept.contains(op) && !(isa<ChannelOp, PeerOp>(op) && !op->use_empty()))
         op->erase();
-    };
-    split(leading, true);
-    split(trailing, false);
+    for (Operation *op : ops)
+      op->erase();
   }
 
   /// Offers rise and waits for readers sink inside one block.
-  void slide(Block &block) {
+  void slide(Block &block, Conflicts &conflicts) {
     SmallVector<Operation *> waits, signals;
     for (Operation &op : block) {
       if (isSyncOnly(op, false))
@@ -174,10 +251,9 @@ struct PruneSync : impl::CclPruneSyncBase<PruneSync> {
         signals.push_back(&op);
     }
     for (Operation *op : llvm::reverse(waits)) {
-      llvm::SmallBitVector set = memoryOf(*op);
       Operation *last = op;
       for (Operation *next = op->getNextNode(); next; next = next->getNextNode()) {
-        if (next->hasTrait<OpTrait::IsTerminator>() || writes(next, set) ||
+        if (next->hasTrait<OpTrait::IsTerminator>() || conflicts.anyIn(next, op) ||
             sharesTag(op, next))
           break;
         last = next;
@@ -188,11 +264,10 @@ struct PruneSync : impl::CclPruneSyncBase<PruneSync> {
       }
     }
     for (Operation *op : signals) {
-      llvm::SmallBitVector set = memoryOf(*op);
       Operation *first = op;
       for (Operation *previous = op->getPrevNode(); previous;
            previous = previous->getPrevNode()) {
-        if (writes(previous, set) || sharesTag(op, previous) || defines(previous, op))
+        if (conflicts.anyIn(previous, op) || sharesTag(op, previous) || defines(previous, op))
           break;
         first = previous;
       }
@@ -215,21 +290,20 @@ struct PruneSync : impl::CclPruneSyncBase<PruneSync> {
 
   /// Whether both work on channels of one tag and direction: their order is the peer's.
   static bool sharesTag(Operation *a, Operation *b) {
-    SmallVector<std::pair<bool, int64_t>> tags;
-    a->walk([&](Operation *op) {
-      if (isa<SignalOp, WaitOp>(op))
-        tags.emplace_back(isa<SignalOp>(op), tagOf(op));
-    });
-    bool found = false;
-    b->walk([&](Operation *op) {
-      if (isa<SignalOp, WaitOp>(op))
-        found |= llvm::is_contained(tags, std::make_pair(isa<SignalOp>(op), tagOf(op)));
-    });
-    return found;
+    auto tagsOf = [](Operation *op) {
+      SmallVector<std::pair<bool, int64_t>> tags;
+      op->walk([&](Operation *inner) {
+        Value channel = isa<SignalOp>(inner) ? cast<SignalOp>(inner).getChannel()
+                        : isa<WaitOp>(inner) ? cast<WaitOp>(inner).getChannel()
+                                             : Value();
+        if (channel)
+          tags.emplace_back(isa<SignalOp>(inner), channel.getDefiningOp<ChannelOp>().getTag());
+      });
+      return tags;
+    };
+    auto x = tagsOf(a), y = tagsOf(b);
+    return llvm::any_of(x, [&](auto &tag) { return llvm::is_contained(y, tag); });
   }
-
-  SmallVector<BufferOp> buffers;
-  bool mayAlias = true;
 };
 
 } // namespace

@@ -164,6 +164,11 @@ AffineExpr Finder::fold(AffineExpr e) {
         return e.getKind() == AffineExprKind::Mod ? l - low * c
                                                   : getAffineConstantExpr(low, context);
     }
+  // (x mod c d) floordiv c is (x floordiv c) mod d.
+  AffineExpr inner = l;
+  if (e.getKind() == AffineExprKind::FloorDiv && by && by.getValue() > 0)
+    if (int64_t modulus = stripModulus(inner); modulus > 0 && modulus % by.getValue() == 0)
+      return inner.floorDiv(by.getValue()) % (modulus / by.getValue());
   return getAffineBinaryOpExpr(e.getKind(), l, r);
 }
 

@@ -26,9 +26,6 @@ enum class Overlap { Same, Distinct, Unknown };
 Overlap compare(BufferOp buffer, llvm::ArrayRef<mlir::AffineExpr> a,
                 llvm::ArrayRef<mlir::AffineExpr> b);
 
-/// On the signal that offers a buffer to readers and on the wait for these readers: the
-/// number of that buffer. Gone once programs are final.
-constexpr llvm::StringLiteral guardedBuffer = "ccl.buffer";
 /// On programs that were projected, until they are final.
 constexpr llvm::StringLiteral projectedProgram = "ccl.projected";
 

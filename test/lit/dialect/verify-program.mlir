@@ -51,8 +51,9 @@ ccl.algorithm @a implements #ccl.contract<custom> {
 }
 ccl.program @program_c4 of @a ranks(0) {
   %x = ccl.buffer inout chunks(4)
-  // expected-error@+1 {{'ccl.transfer' op is not allowed at the top of a program: use an agent}}
-  ccl.transfer from %x[0] to %x[1]
+  // expected-error@+1 {{'affine.for' op is not allowed at the top of a program: use an agent}}
+  affine.for %i = 0 to 2 {
+  }
 }
 
 // -----
@@ -272,5 +273,32 @@ ccl.program @wait_c1 of @a ranks(0) {
   ccl.block 0 {
     // expected-error@+1 {{'ccl.wait' op takes a 'from' channel without slots}}
     ccl.wait %c
+  }
+}
+
+// -----
+
+ccl.algorithm @a implements #ccl.contract<custom> {
+}
+ccl.program @signal_c2 of @a ranks(0) {
+  %x = ccl.buffer in chunks(2, 2)
+  %c = ccl.channel to 1
+  ccl.block 0 {
+    // expected-error@+1 {{'of' names a place of a ccl.buffer, one index per chunk axis}}
+    ccl.signal %c of %x[0]
+  }
+}
+
+// -----
+
+ccl.algorithm @a implements #ccl.contract<custom> {
+}
+ccl.program @wait_c2 of @a ranks(0) {
+  %x = ccl.buffer in chunks(2)
+  %p = ccl.peer %x at 1
+  %c = ccl.channel from 1
+  ccl.block 0 {
+    // expected-error@+1 {{'of' names a place of a ccl.buffer, one index per chunk axis}}
+    ccl.wait %c of %p[0]
   }
 }

@@ -47,3 +47,27 @@ ccl.algorithm @caller implements #ccl.contract<custom> {
   // expected-note @below {{applied here}}
   ccl.apply @many on %x by affine_map<(r, a, b) -> (r, a * 200 + b * 2)>
 }
+
+// -----
+
+ccl.algorithm @largest implements #ccl.contract<all_reduce, max> {
+  %x = ccl.buffer inout ranks(2) chunks(1)
+}
+ccl.algorithm @mixed implements #ccl.contract<all_reduce, sum> {
+  %x = ccl.buffer inout ranks(2) chunks(1)
+  // expected-error @below {{@largest reduces with max, @mixed with sum}}
+  ccl.apply @largest on %x by affine_map<(r, c) -> (r, c)>
+}
+
+// -----
+
+ccl.algorithm @rows implements #ccl.contract<custom> {
+  %x = ccl.buffer inout ranks(2) chunks(1)
+  // expected-error @below {{row 0: rank 5 is outside [0, 2)}}
+  ccl.schedule %x dense<[[0, 0, 5, 0, 0, 1, 0, 0, 1]]> : tensor<1x9xi64>
+}
+ccl.algorithm @rows_outside implements #ccl.contract<custom> {
+  %x = ccl.buffer inout ranks(2) chunks(1)
+  // expected-note @below {{applied here}}
+  ccl.apply @rows on %x by affine_map<(r, c) -> (r, c)>
+}

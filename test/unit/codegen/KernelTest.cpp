@@ -263,8 +263,7 @@ TEST_CASE("bounds of loops: empty, steps, maps with several results, inner bound
         }
         affine.for %i = max affine_map<(d0) -> (d0 + 2, 1)>(%me) to min affine_map<() -> (9, 4)>() {
           affine.for %j = affine_map<(d0) -> (d0)>(%i) to affine_map<(d0) -> (d0 + 1)>(%i) {
-            %k = affine.apply affine_map<(d0) -> (d0 * 2)>(%j)
-            ccl.transfer reduce from %in[0], %out[%k] to %out[%k]
+            ccl.transfer reduce from %in[0], %out[%j * 2] to %out[%j * 2]
           }
         }
       }

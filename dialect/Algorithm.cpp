@@ -124,19 +124,22 @@ LogicalResult AlgorithmOp::verify() {
     return emitOpError("has no results");
   if (getArgNames() && getArgNames()->size() != getNumArguments())
     return emitOpError("names not all of its parameters");
-  return success();
+  // By name only, before the ops verify themselves: some that are foreign here take for
+  // ever to do so.
+  WalkResult walk = getBody().walk<WalkOrder::PreOrder>([&](Operation *op) {
+    if (isAllowedInAlgorithm(op)) // algorithm_c2
+      return WalkResult::advance();
+    op->emitOpError("is not allowed in an algorithm");
+    return WalkResult::interrupt();
+  });
+  return failure(walk.wasInterrupted());
 }
 
 // What looks into the ops of the body waits until these have been verified.
 LogicalResult AlgorithmOp::verifyRegions() {
   WalkResult walk = getBody().walk([&](Operation *op) {
-    if (!isAllowedInAlgorithm(op)) { // algorithm_c2
-      op->emitOpError("is not allowed in an algorithm");
-      return WalkResult::interrupt();
-    }
-    if (isa<affine::AffineForOp, affine::AffineParallelOp>(op) && failed(verifyLoop(op)))
-      return WalkResult::interrupt();
-    return WalkResult::advance();
+    bool isLoop = isa<affine::AffineForOp, affine::AffineParallelOp>(op);
+    return isLoop && failed(verifyLoop(op)) ? WalkResult::interrupt() : WalkResult::advance();
   });
   if (walk.wasInterrupted())
     return failure();
@@ -726,7 +729,7 @@ FailureOr<model::Contract> getModelContract(AlgorithmOp algorithm) {
       if (buffer.getRole() == BufferRole::Out || buffer.getRole() == BufferRole::InOut)
         c.customOutChunks = std::max(c.customOutChunks, total);
     }
-    c.chunks = std::max<int64_t>(1, std::max(c.customInChunks, c.customOutChunks));
+    c.chunks = 1; // every chunk is a shard of its own: rows may join any two
   }
   return c;
 }

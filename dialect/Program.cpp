@@ -110,7 +110,15 @@ LogicalResult ProgramOp::verify() {
     return emitOpError("takes one argument, the rank, of type index"); // program_c3
   if (total > 1 && !getNumArguments())
     return emitOpError() << "is shared by " << total << " ranks and so needs the argument %me";
-  return success();
+  // By name only, before the ops verify themselves.
+  WalkResult walk = getBody().walk<WalkOrder::PreOrder>([&](Operation *op) {
+    if (isa<BufferOp, ChannelOp, PeerOp, BlockOp, ProxyOp, TransferOp, SignalOp, WaitOp,
+            affine::AffineForOp, affine::AffineYieldOp, arith::ConstantOp>(op))
+      return WalkResult::advance();
+    op->emitOpError("is not allowed in a program");
+    return WalkResult::interrupt();
+  });
+  return failure(walk.wasInterrupted());
 }
 
 LogicalResult ProgramOp::verifyRegions() {
@@ -124,13 +132,8 @@ LogicalResult ProgramOp::verifyRegions() {
         (proxy && !agents.insert({true, int64_t(proxy.getId())}).second)) // program_c5
       return op.emitOpError("has the number of another agent");
   }
-  WalkResult walk = getBody().walk([&](Operation *op) {
-    if (isa<BufferOp, ChannelOp, PeerOp, BlockOp, ProxyOp, TransferOp, SignalOp, WaitOp,
-            affine::AffineForOp, affine::AffineYieldOp, arith::ConstantOp>(op))
-      return isa<affine::AffineForOp>(op) && failed(verifyLoop(op)) ? WalkResult::interrupt()
-                                                                    : WalkResult::advance();
-    op->emitOpError("is not allowed in a program");
-    return WalkResult::interrupt();
+  WalkResult walk = getBody().walk([&](affine::AffineForOp loop) {
+    return failed(verifyLoop(loop)) ? WalkResult::interrupt() : WalkResult::advance();
   });
   return failure(walk.wasInterrupted());
 }

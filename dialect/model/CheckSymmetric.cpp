@@ -20,8 +20,7 @@ public:
                     [&](int32_t rank) { return int32_t(ShiftGroup(symmetry).inverse(rank)); })),
         rankZero(rankZero), contract(contract), symmetry(symmetry), group(symmetry),
         sweeps(symmetry, network, execution,
-               [this](const NetworkAgent &agent, const Operand &o) { return placeOf(agent, o); }) {
-  }
+               [this](const NetworkAgent &agent, const Operand &o) { return placeOf(agent, o); }) {}
 
   std::optional<ProgramReport> prove(std::string &why);
 

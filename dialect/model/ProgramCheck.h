@@ -22,8 +22,8 @@ public:
 
 protected:
   /// For programs of ranks [0, network's) out of `ranks`.
-  ProgramCheck(const Program &program, const Contract &contract,
-               const ProgramCheckOptions &options, int64_t ranks, Network network);
+  ProgramCheck(const Program &program, const Contract &contract, const ProgramCheckOptions &options,
+               int64_t ranks, Network network);
 
   /// The place of the execution that an operand (no channel) means.
   virtual Place placeOf(const NetworkAgent &agent, const Operand &operand) const;
@@ -54,8 +54,7 @@ private:
   std::vector<Contents> take(const NetworkAgent &agent, const Operand &operand,
                              const Instruction &instruction, const Site &site, int32_t &writer);
   std::vector<Contents> receive(const NetworkAgent &agent, const Operand &operand,
-                                const Instruction &instruction, const Site &site,
-                                int32_t &writer);
+                                const Instruction &instruction, const Site &site, int32_t &writer);
   void put(const NetworkAgent &agent, const Operand &operand, const std::vector<Contents> &values,
            const Site &site);
 

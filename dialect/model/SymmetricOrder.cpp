@@ -6,7 +6,8 @@ namespace ccl::model {
 namespace {
 
 /// Calls f(channel, adds) for each channel that an instruction uses.
-template <typename F> void forEachUse(const Instruction &instruction, F f) {
+template <typename F>
+void forEachUse(const Instruction &instruction, F f) {
   if (instruction.kind != Instruction::Kind::Transfer)
     return f(instruction.channel, instruction.kind == Instruction::Kind::Signal);
   for (const Operand &operand : instruction.from)
@@ -110,10 +111,10 @@ std::string SweepOrder::checkLinks() {
   std::map<std::vector<int64_t>, int32_t> labels;
   std::vector<size_t> kinds; // of every sweep: the first that is like it
   for (const Sweep &sweep : symmetry.sweeps)
-    kinds.push_back(size_t(
-        std::find_if(symmetry.sweeps.begin(), symmetry.sweeps.end(),
-                     [&](const Sweep &other) { return other.digits == sweep.digits; }) -
-        symmetry.sweeps.begin()));
+    kinds.push_back(
+        size_t(std::find_if(symmetry.sweeps.begin(), symmetry.sweeps.end(),
+                            [&](const Sweep &other) { return other.digits == sweep.digits; }) -
+               symmetry.sweeps.begin()));
   auto labelOf = [&](size_t event) {
     std::vector<int64_t> path;
     for (int32_t s = innermost[event]; s >= 0; s = parents[size_t(s)]) {
@@ -149,8 +150,8 @@ std::string SweepOrder::checkPlaces(const Program &rankZero, size_t index) const
   const NetworkAgent &agent = network.agents()[size_t(sweep.agent)];
   bool independent = true;
   auto use = [&](const Operand &operand, int32_t count, int32_t iteration, bool writes) {
-    Place place = operand.kind == Operand::Kind::Channel ? Place{-1, -1, 0}
-                                                         : placeOf(agent, operand);
+    Place place =
+        operand.kind == Operand::Kind::Channel ? Place{-1, -1, 0} : placeOf(agent, operand);
     if (!execution.isPlace(place, count))
       return;
     for (int32_t c = 0; c < count; ++c, ++place.chunk) {

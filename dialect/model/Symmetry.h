@@ -26,16 +26,16 @@ struct ShiftedAxis {
 /// renames them: a loop over all chunks of an axis, say. Iteration i of rank 0 is
 /// iteration i + shift of another rank (digit by digit, the last runs fastest).
 struct Sweep {
-  int32_t agent = 0;              ///< index of the agent
-  int32_t begin = 0, length = 0;  ///< instructions of the first iteration
-  int32_t trips = 0;              ///< iterations, back to back
+  int32_t agent = 0;             ///< index of the agent
+  int32_t begin = 0, length = 0; ///< instructions of the first iteration
+  int32_t trips = 0;             ///< iterations, back to back
   std::vector<ShiftedAxis> digits;
 };
 
 struct Symmetry {
-  std::vector<int64_t> ranks;                     ///< extents of the rank grid
-  std::vector<std::vector<ShiftedAxis>> buffers;  ///< the chunk grid of every buffer
-  std::vector<Sweep> sweeps;                      ///< of rank 0; outer ones first
+  std::vector<int64_t> ranks;                    ///< extents of the rank grid
+  std::vector<std::vector<ShiftedAxis>> buffers; ///< the chunk grid of every buffer
+  std::vector<Sweep> sweeps;                     ///< of rank 0; outer ones first
 };
 
 /// The group's action. Everything must be in range.

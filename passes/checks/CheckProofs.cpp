@@ -56,10 +56,9 @@ static uint64_t estimateInstructions(AlgorithmOp algorithm, uint64_t limit) {
     SmallVector<int64_t> ranks = program.getRankList();
     uint64_t one = 0;
     // Fails where the visitor has had enough.
-    (void)forEachInstruction(program, ranks.front(),
-                             [&](Operation *, const model::Instruction &) {
-                               return ++one * ranks.size() + total < limit;
-                             });
+    (void)forEachInstruction(program, ranks.front(), [&](Operation *, const model::Instruction &) {
+      return ++one * ranks.size() + total < limit;
+    });
     total += one * ranks.size();
   }
   return std::min(total, limit);
@@ -192,8 +191,8 @@ struct CheckProgram : impl::CclCheckProgramBase<CheckProgram> {
                    .Case("never", BySymmetry::Never)
                    .Default(std::nullopt);
     if (!way)
-      return getOperation().emitError() << "option symmetric: '" << symmetric
-                                        << "' is none of auto, always, never";
+      return getOperation().emitError()
+             << "option symmetric: '" << symmetric << "' is none of auto, always, never";
     ProgramProofOptions options;
     options.symmetry = *way;
     options.slots = slots;
@@ -210,9 +209,9 @@ struct CheckProgram : impl::CclCheckProgramBase<CheckProgram> {
       return failure();
     if (!remark)
       return success();
-    InFlightDiagnostic d = algorithm.emitRemark() << "programs ok: " << (*forms)->instructions
-                                                  << " instructions, least slots "
-                                                  << (*forms)->minSlots;
+    InFlightDiagnostic d = algorithm.emitRemark()
+                           << "programs ok: " << (*forms)->instructions
+                           << " instructions, least slots " << (*forms)->minSlots;
     if (proof.isSymmetric())
       d << ", " << proof.remark();
     return success();

@@ -28,7 +28,7 @@ enum class BySymmetry { Auto, Always, Never };
 
 struct ProgramProofOptions {
   BySymmetry symmetry = BySymmetry::Auto;
-  int32_t slots = 0; ///< of every data channel; 0: as written
+  int32_t slots = 0;                       ///< of every data channel; 0: as written
   uint64_t manyInstructions = manyToProve; ///< Auto: more are proved by symmetry
   uint64_t maxInstructions = mostToProve;
 };

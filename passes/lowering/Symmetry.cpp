@@ -279,9 +279,8 @@ bool Finder::addOp(Operation &op) {
   if (auto transfer = dyn_cast<TransferOp>(op)) {
     SmallVector<PlaceRef> places = getFromPlaces(transfer);
     places.append(getToPlaces(transfer));
-    return llvm::all_of(places, [&](const PlaceRef &place) {
-      return place.isChannel() || addPlace(&op, place);
-    });
+    return llvm::all_of(
+        places, [&](const PlaceRef &place) { return place.isChannel() || addPlace(&op, place); });
   }
   return isa<SignalOp, WaitOp>(op) || give(&op, "is no part of a rank program");
 }

@@ -1,8 +1,8 @@
 // Proofs on one rank against proofs of all ranks, for what the generators make and for
 // programs with mistakes.
 
-#include "passes/checks/CheckProofs.h"
 #include "passes/Pipelines.h"
+#include "passes/checks/CheckProofs.h"
 #include "passes/synthesis/generators/Generators.h"
 
 #include "mlir/IR/OwningOpRef.h"
@@ -66,8 +66,8 @@ Lowered lower(const Kind &kind, int64_t ranks, llvm::ArrayRef<int64_t> grid = {}
   REQUIRE(generator);
   GeneratorRequest request;
   request.collective = kind.collective;
-  request.reduction = model::reduces(kind.collective) ? model::Reduction::Sum
-                                                      : model::Reduction::None;
+  request.reduction =
+      model::reduces(kind.collective) ? model::Reduction::Sum : model::Reduction::None;
   request.ranks = ranks;
   request.grid.assign(grid.begin(), grid.end());
   REQUIRE(generator->refuses(request) == "");
@@ -194,24 +194,29 @@ TEST_CASE("one rank proves what all ranks prove, up to 64 ranks") {
 TEST_CASE("the same on grids of ranks") {
   for (bool fuse : {false, true})
     for (const char *via : {"auto", "direct"})
-      for (auto [a, b] : {std::pair<int64_t, int64_t>{2, 2}, {2, 3}, {3, 2}, {3, 4}, {5, 3}, {2, 8},
-                          {8, 8}, {1, 4}, {4, 1}}) {
+      for (auto [a, b] : {std::pair<int64_t, int64_t>{2, 2},
+                          {2, 3},
+                          {3, 2},
+                          {3, 4},
+                          {5, 3},
+                          {2, 8},
+                          {8, 8},
+                          {1, 4},
+                          {4, 1}}) {
         CAPTURE(fuse);
         CAPTURE(via);
         CAPTURE(a);
         CAPTURE(b);
-        Lowered lowered =
-            lower({Collective::AllReduce, "hierarchical", via, fuse}, a * b, {a, b});
+        Lowered lowered = lower({Collective::AllReduce, "hierarchical", via, fuse}, a * b, {a, b});
         compare(lowered, a * b);
       }
 }
 
 TEST_CASE("the same on up to 512 ranks") {
-  for (const auto &[kind, ranks] :
-       {std::pair<Kind, int64_t>{{Collective::AllReduce, "ring"}, 512},
-        {{Collective::AllGather, "ring"}, 257},
-        {{Collective::ReduceScatter, "ring", "staged"}, 200},
-        {{Collective::AllToAll, "pairwise"}, 128}}) {
+  for (const auto &[kind, ranks] : {std::pair<Kind, int64_t>{{Collective::AllReduce, "ring"}, 512},
+                                    {{Collective::AllGather, "ring"}, 257},
+                                    {{Collective::ReduceScatter, "ring", "staged"}, 200},
+                                    {{Collective::AllToAll, "pairwise"}, 128}}) {
     CAPTURE(ranks);
     Lowered lowered = lower(kind, ranks);
     compare(lowered, ranks);
@@ -221,7 +226,7 @@ TEST_CASE("the same on up to 512 ranks") {
 }
 
 TEST_CASE("fuzz: mutants have one verdict, from one rank and from all") {
-  constexpr uint32_t seed = 20252;
+  constexpr uint32_t seed = 11;
   INFO("seed " << seed);
   std::mt19937 random(seed);
   std::vector<std::pair<Lowered, int64_t>> right;
@@ -233,7 +238,7 @@ TEST_CASE("fuzz: mutants have one verdict, from one rank and from all") {
       right.emplace_back(lower({Collective::AllReduce, "hierarchical", via, fuse}, 6, {2, 3}), 6);
   int accepted = 0, refused = 0, undecided = 0;
   for (auto &[lowered, ranks] : right)
-    for (int round = 0; round < 60; ++round) {
+    for (int round = 0; round < 1000; ++round) {
       Lowered mutant{lowered.module->clone()};
       mutate(*mutant.module, random);
       std::string text;

@@ -62,7 +62,9 @@ Program blockProgram(std::vector<Buffer> buffers, std::vector<Channel> channels,
 Symmetric ring(int64_t n, int32_t slots, bool fused) {
   Program program = ringProgram(n, slots, fused);
   program.ranks.resize(1);
-  return {"ring", program, {{n}, {{{n, {1}}}}, {}},
+  return {"ring",
+          program,
+          {{n}, {{{n, {1}}}}, {}},
           makeContract(Collective::AllReduce, n, n, Reduction::Sum)};
 }
 
@@ -95,14 +97,12 @@ Symmetric grid(int64_t a, int64_t b, int32_t slots) {
 /// says that the peer may read, another that it has.
 Symmetric direct(int64_t n, bool gathers) {
   std::vector<Channel> channels;
-  std::vector<Instruction> code = {
-      transfer({local(0, 0)}, {local(1, 0)})};
+  std::vector<Instruction> code = {transfer({local(0, 0)}, {local(1, 0)})};
   for (int32_t s = 1; s < n; ++s) {
     int32_t peer = s, back = int32_t(n) - s, first = int32_t(channels.size());
-    channels.insert(channels.end(), {{true, back, 1, 0},
-                                     {false, peer, 1, 0},
-                                     {true, peer, 2, 0},
-                                     {false, back, 2, 0}});
+    channels.insert(
+        channels.end(),
+        {{true, back, 1, 0}, {false, peer, 1, 0}, {true, peer, 2, 0}, {false, back, 2, 0}});
     code.push_back(signal(first));
     code.push_back(wait(first + 1));
     if (gathers)

@@ -351,6 +351,13 @@ public:
   /// the start of every agent.
   LogicalResult run(int64_t rank, std::vector<model::Channel> &channels,
                     function_ref<void(Operation *)> enter, Visit visit) {
+    constexpr uint64_t limit = uint64_t(1) << 25; // instructions of a rank
+    Operation *most = nullptr;
+    for (Operation &agent : program.getBlock())
+      if (isa<BlockOp, ProxyOp>(agent))
+        countOperations(agent.getRegion(0).front(), limit, most);
+    if (most)
+      return most->emitOpError() << "executes more than " << limit << " instructions";
     this->channels = &channels;
     channelNumbers.clear();
     if (program.getMe())
@@ -438,18 +445,22 @@ private:
     o.chunk = shape.size() == 1 ? coordinates[0] : linearize(coordinates, shape);
     if (auto peer = place.getPeer()) {
       o.kind = model::Operand::Kind::Peer;
-      o.peer = int32_t(registers.evaluate(
-          registers.bind(peer.getPeer(), peer.getPeerOperands()), 0));
+      o.peer = rank(peer.getPeer(), peer.getPeerOperands());
     }
     return o;
+  }
+
+  /// A rank that does not exist stays one that does not exist.
+  int32_t rank(AffineMap map, ValueRange operands) {
+    constexpr int64_t limit = INT32_MAX;
+    return int32_t(std::clamp(registers.evaluate(registers.bind(map, operands), 0), -limit, limit));
   }
 
   int32_t channel(Value value) {
     auto op = value.getDefiningOp<ChannelOp>();
     model::Channel c{op.getDirection() == Direction::To,
-                     int32_t(registers.evaluate(
-                         registers.bind(op.getPeer(), op.getPeerOperands()), 0)),
-                     int32_t(op.getTag()), int32_t(op.getSlots())};
+                     rank(op.getPeer(), op.getPeerOperands()), int32_t(op.getTag()),
+                     int32_t(op.getSlots())};
     auto key = std::make_tuple(c.to, c.peer, c.tag, c.slots);
     auto [it, isNew] = channelNumbers.try_emplace(key, int32_t(channels->size()));
     if (isNew)

@@ -128,6 +128,9 @@ LogicalResult ProgramOp::verifyRegions() {
       return op.emitOpError("is not allowed at the top of a program: use an agent");
     auto block = dyn_cast<BlockOp>(op);
     auto proxy = dyn_cast<ProxyOp>(op);
+    int64_t id = block ? block.getId() : proxy ? proxy.getId() : 0;
+    if (id < 0 || id > INT32_MAX)
+      return op.emitOpError() << "has number " << id << ", which is outside [0, 2147483647]";
     if ((block && !agents.insert({false, int64_t(block.getId())}).second) ||
         (proxy && !agents.insert({true, int64_t(proxy.getId())}).second)) // program_c5
       return op.emitOpError("has the number of another agent");
@@ -139,8 +142,13 @@ LogicalResult ProgramOp::verifyRegions() {
 }
 
 LogicalResult ProgramOp::verifySymbolUses(SymbolTableCollection &symbols) {
-  if (!symbols.lookupNearestSymbolFrom<AlgorithmOp>(*this, getAlgorithmAttr())) // program_c1
+  auto algorithm = symbols.lookupNearestSymbolFrom<AlgorithmOp>(*this, getAlgorithmAttr());
+  if (!algorithm) // program_c1
     return emitOpError() << "there is no algorithm " << getAlgorithmAttr();
+  for (auto buffer : algorithm.getBody().getOps<BufferOp>())
+    if (auto shape = buffer.getRankShape(); shape && getRanks().back() > product(*shape))
+      return emitOpError() << "rank " << getRanks().back() - 1 << " is outside [0, "
+                           << product(*shape) << "), the ranks of " << getAlgorithmAttr();
   return success();
 }
 

@@ -29,3 +29,13 @@ ccl.algorithm @apply implements #ccl.contract<custom> {
     %0 = affine.apply affine_map<(d0) -> (d0 * 2)>(%s)
   }
 }
+
+// -----
+
+ccl.algorithm @program implements #ccl.contract<custom> {
+  %x = ccl.buffer inout ranks(2) chunks(1)
+}
+// expected-error @below {{rank 7 is outside [0, 2), the ranks of @program}}
+ccl.program @program.p(%me) of @program ranks(0 to 8) {
+  %x = ccl.buffer inout chunks(1)
+}

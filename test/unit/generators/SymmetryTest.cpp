@@ -226,7 +226,7 @@ TEST_CASE("the same on up to 512 ranks") {
 }
 
 TEST_CASE("fuzz: mutants have one verdict, from one rank and from all") {
-  constexpr uint32_t seed = 11;
+  constexpr uint32_t seed = 20252;
   INFO("seed " << seed);
   std::mt19937 random(seed);
   std::vector<std::pair<Lowered, int64_t>> right;
@@ -238,7 +238,7 @@ TEST_CASE("fuzz: mutants have one verdict, from one rank and from all") {
       right.emplace_back(lower({Collective::AllReduce, "hierarchical", via, fuse}, 6, {2, 3}), 6);
   int accepted = 0, refused = 0, undecided = 0;
   for (auto &[lowered, ranks] : right)
-    for (int round = 0; round < 1000; ++round) {
+    for (int round = 0; round < 60; ++round) {
       Lowered mutant{lowered.module->clone()};
       mutate(*mutant.module, random);
       std::string text;

@@ -1,6 +1,6 @@
 // RUN: not ccl check %s 2>&1 | FileCheck %s
 // RUN: not ccl run %s --count 1 2>&1 | FileCheck %s
-// CHECK: huge-program-loop.mlir:[[@LINE+8]]:5: error: 'affine.for' op executes more than 33554432 instructions
+// CHECK: huge-program-loop.mlir:[[@LINE+7]]:5: error: 'affine.for' op executes more than 33554432 instructions
 ccl.algorithm @a implements #ccl.contract<custom> {
   %x = ccl.buffer inout ranks(1) chunks(1)
 }

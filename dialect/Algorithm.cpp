@@ -61,8 +61,7 @@ void AlgorithmOp::print(OpAsmPrinter &p) {
   p.printSymbolName(getSymName());
   if (getNumArguments()) {
     p << '(';
-    llvm::interleaveComma(getArguments(), p,
-                          [&](BlockArgument a) { p.printRegionArgument(a); });
+    llvm::interleaveComma(getArguments(), p, [&](BlockArgument a) { p.printRegionArgument(a); });
     p << ')';
   }
   p << " implements " << getContract();
@@ -97,9 +96,11 @@ LogicalResult verifyLoop(Operation *op) {
   // Far beyond any use, and far enough from the ends of int64_t to compute with.
   constexpr int64_t limit = int64_t(1) << 40;
   auto loop = dyn_cast<affine::AffineForOp>(op);
-  bool far = loop && ((loop.hasConstantLowerBound() && std::abs(loop.getConstantLowerBound() / 2) > limit / 2) ||
-                      (loop.hasConstantUpperBound() && std::abs(loop.getConstantUpperBound() / 2) > limit / 2) ||
-                      loop.getStepAsInt() > limit);
+  bool far =
+      loop &&
+      ((loop.hasConstantLowerBound() && std::abs(loop.getConstantLowerBound() / 2) > limit / 2) ||
+       (loop.hasConstantUpperBound() && std::abs(loop.getConstantUpperBound() / 2) > limit / 2) ||
+       loop.getStepAsInt() > limit);
   if (auto parallel = dyn_cast<affine::AffineParallelOp>(op))
     for (AffineMap map : {parallel.getLowerBoundsMap(), parallel.getUpperBoundsMap()})
       for (AffineExpr e : map.getResults())
@@ -208,9 +209,9 @@ ParseResult BufferOp::parse(OpAsmParser &p, OperationState &state) {
   StringRef name = p.getResultName(0).first;
   if (!name.empty() && !llvm::isDigit(name[0]))
     state.addAttribute("name", b.getStringAttr(name));
-  state.addAttribute("operandSegmentSizes",
-                     b.getDenseI32ArrayAttr(
-                         {int32_t(rankOperands.size()), int32_t(chunkOperands.size())}));
+  state.addAttribute(
+      "operandSegmentSizes",
+      b.getDenseI32ArrayAttr({int32_t(rankOperands.size()), int32_t(chunkOperands.size())}));
   state.addTypes(BufferType::get(p.getContext()));
   return failure(p.parseOptionalAttrDict(state.attributes) ||
                  p.resolveOperands(rankOperands, b.getIndexType(), state.operands) ||
@@ -481,14 +482,12 @@ ParseResult ApplyOp::parse(OpAsmParser &p, OperationState &state) {
   if (!maps.empty())
     state.addAttribute("maps", b.getArrayAttr(maps));
   state.addAttribute("operandSegmentSizes",
-                     b.getDenseI32ArrayAttr({int32_t(sizeOperands.size()),
-                                             int32_t(buffers.size()),
+                     b.getDenseI32ArrayAttr({int32_t(sizeOperands.size()), int32_t(buffers.size()),
                                              int32_t(groupOperands.size())}));
-  return failure(
-      p.parseOptionalAttrDict(state.attributes) ||
-      p.resolveOperands(sizeOperands, b.getIndexType(), state.operands) ||
-      p.resolveOperands(buffers, BufferType::get(p.getContext()), state.operands) ||
-      p.resolveOperands(groupOperands, b.getIndexType(), state.operands));
+  return failure(p.parseOptionalAttrDict(state.attributes) ||
+                 p.resolveOperands(sizeOperands, b.getIndexType(), state.operands) ||
+                 p.resolveOperands(buffers, BufferType::get(p.getContext()), state.operands) ||
+                 p.resolveOperands(groupOperands, b.getIndexType(), state.operands));
 }
 
 void ApplyOp::print(OpAsmPrinter &p) {
@@ -511,8 +510,8 @@ void ApplyOp::print(OpAsmPrinter &p) {
     p.printAffineMapOfSSAIds(getGroupsAttr(), getGroupOperands());
     p << ')';
   }
-  p.printOptionalAttrDict((*this)->getAttrs(), {"callee", "sizes", "along", "maps", "groups",
-                                                "operandSegmentSizes"});
+  p.printOptionalAttrDict((*this)->getAttrs(),
+                          {"callee", "sizes", "along", "maps", "groups", "operandSegmentSizes"});
 }
 
 LogicalResult ApplyOp::verify() {
@@ -544,8 +543,8 @@ LogicalResult ApplyOp::verifySymbolUses(SymbolTableCollection &symbols) {
     if (buffer.getRole() != BufferRole::Scratch)
       bound.push_back(buffer);
   if (bound.size() != getBuffers().size())
-    return emitOpError() << getCalleeAttr() << " has " << bound.size()
-                         << " buffers to bind, got " << getBuffers().size();
+    return emitOpError() << getCalleeAttr() << " has " << bound.size() << " buffers to bind, got "
+                         << getBuffers().size();
   auto self = (*this)->getParentOfType<AlgorithmOp>();
   if (auto axis = getAlong()) { // apply_c3
     auto topology = self.getTopologyAttr()
@@ -560,8 +559,8 @@ LogicalResult ApplyOp::verifySymbolUses(SymbolTableCollection &symbols) {
     for (auto [attr, buffer, target] :
          llvm::zip_equal(getMaps()->getAsRange<AffineMapAttr>(), bound, getBuffers())) {
       AffineMap map = attr.getValue();
-      unsigned inputs = buffer.getNumRankAxes() + buffer.getNumChunkAxes() +
-                        getGroups().getNumResults();
+      unsigned inputs =
+          buffer.getNumRankAxes() + buffer.getNumChunkAxes() + getGroups().getNumResults();
       auto mine = target.getDefiningOp<BufferOp>();
       unsigned results = mine.getNumRankAxes() + mine.getNumChunkAxes();
       if (map.getNumInputs() != inputs || map.getNumResults() != results)
@@ -684,14 +683,14 @@ FailureOr<model::Contract> getModelContract(AlgorithmOp algorithm) {
   c.root = attr.getRoot();
   c.targets.assign(attr.getTargets().begin(), attr.getTargets().end());
   for (size_t i = 0; i + 3 < attr.getRows().size(); i += 4)
-    c.rows.push_back({attr.getRows()[i], attr.getRows()[i + 1], attr.getRows()[i + 2],
-                      attr.getRows()[i + 3]});
+    c.rows.push_back(
+        {attr.getRows()[i], attr.getRows()[i + 1], attr.getRows()[i + 2], attr.getRows()[i + 3]});
   c.customInChunks = attr.getInChunks();
   c.customOutChunks = attr.getOutChunks();
 
   if (algorithm.getNumArguments())
-    return algorithm.emitOpError() << "size parameter '" << algorithm.getParameterName(0)
-                                   << "' is not bound";
+    return algorithm.emitOpError()
+           << "size parameter '" << algorithm.getParameterName(0) << "' is not bound";
   std::optional<int64_t> chunks;
   bool any = false;
   for (auto buffer : algorithm.getBody().getOps<BufferOp>()) {
@@ -717,8 +716,7 @@ FailureOr<model::Contract> getModelContract(AlgorithmOp algorithm) {
   if (c.root >= c.ranks)
     return algorithm.emitOpError() << "root " << c.root << " is outside [0, " << c.ranks << ")";
   if (!c.targets.empty() && int64_t(c.targets.size()) != c.ranks)
-    return algorithm.emitOpError() << "permutes " << c.targets.size() << " ranks, has "
-                                   << c.ranks;
+    return algorithm.emitOpError() << "permutes " << c.targets.size() << " ranks, has " << c.ranks;
   c.chunks = chunks.value_or(1);
   if (c.collective == model::Collective::Custom) {
     // Unchecked programs: the buffers say how large in and out are.

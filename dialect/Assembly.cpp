@@ -65,8 +65,8 @@ ParseResult parsePlaces(OpAsmParser &p, SmallVectorImpl<Unresolved> &bases,
   return success();
 }
 
-void printPlaces(OpAsmPrinter &p, Operation *, OperandRange bases, TypeRange,
-                 OperandRange operands, ArrayAttr maps) {
+void printPlaces(OpAsmPrinter &p, Operation *, OperandRange bases, TypeRange, OperandRange operands,
+                 ArrayAttr maps) {
   llvm::interleaveComma(llvm::zip_equal(bases, maps), p, [&](auto pair) {
     auto [base, attr] = pair;
     auto map = cast<AffineMapAttr>(attr);

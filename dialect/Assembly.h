@@ -22,8 +22,7 @@ void printExpr(mlir::OpAsmPrinter &p, mlir::Operation *, mlir::AffineMapAttr map
 // %x[i], %ch
 mlir::ParseResult parsePlaces(mlir::OpAsmParser &p, llvm::SmallVectorImpl<Unresolved> &bases,
                               llvm::SmallVectorImpl<mlir::Type> &types,
-                              llvm::SmallVectorImpl<Unresolved> &operands,
-                              mlir::ArrayAttr &maps);
+                              llvm::SmallVectorImpl<Unresolved> &operands, mlir::ArrayAttr &maps);
 void printPlaces(mlir::OpAsmPrinter &p, mlir::Operation *, mlir::OperandRange bases,
                  mlir::TypeRange types, mlir::OperandRange operands, mlir::ArrayAttr maps);
 // 4

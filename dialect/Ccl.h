@@ -26,8 +26,8 @@
 #define GET_ATTRDEF_CLASSES
 #include "dialect/CclAttrs.h.inc"
 #define GET_TYPEDEF_CLASSES
-#include "dialect/CclTypes.h.inc"
 #include "dialect/CclInterfaces.h.inc"
+#include "dialect/CclTypes.h.inc"
 #define GET_OP_CLASSES
 #include "dialect/CclCollectiveOps.h.inc"
 #define GET_OP_CLASSES

@@ -120,8 +120,11 @@ model::Topology getModelTopology(TopologyOp op) {
     return switches.lookup(cast<StringAttr>(end).getValue());
   };
   for (auto link : op.getBody().getOps<LinkOp>()) {
-    model::Link l{node(link.getSrc()), node(link.getDst()), link.getBandwidth().convertToDouble(),
-                  link.getLatency().convertToDouble(), {}};
+    model::Link l{node(link.getSrc()),
+                  node(link.getDst()),
+                  link.getBandwidth().convertToDouble(),
+                  link.getLatency().convertToDouble(),
+                  {}};
     if (auto shares = link.getShares())
       for (StringRef name : shares->getAsValueRange<StringAttr>()) {
         auto [it, isNew] = resources.try_emplace(name, int32_t(t.resources.size()));
@@ -163,9 +166,9 @@ static LogicalResult verifyCollective(Op op, SymbolTableCollection &symbols) {
   return success();
 }
 
-#define CCL_COLLECTIVE(OP)                                                                        \
-  LogicalResult OP::verifySymbolUses(SymbolTableCollection &symbols) {                            \
-    return verifyCollective(*this, symbols);                                                      \
+#define CCL_COLLECTIVE(OP)                                                                         \
+  LogicalResult OP::verifySymbolUses(SymbolTableCollection &symbols) {                             \
+    return verifyCollective(*this, symbols);                                                       \
   }
 CCL_COLLECTIVE(AllReduceOp)
 CCL_COLLECTIVE(AllGatherOp)

@@ -68,8 +68,8 @@ Attribute ContractAttr::parse(AsmParser &p, Type) {
   int64_t root = 0, in = 0, out = 0;
   SmallVector<int64_t> targets, rows;
   SMLoc loc = p.getCurrentLocation();
-  if (p.parseLess() || parseWord(p, kind, symbolizeCollectiveKind,
-                                 getMaxEnumValForCollectiveKind(), stringifyCollectiveKind))
+  if (p.parseLess() || parseWord(p, kind, symbolizeCollectiveKind, getMaxEnumValForCollectiveKind(),
+                                 stringifyCollectiveKind))
     return {};
   while (succeeded(p.parseOptionalComma())) {
     if (succeeded(p.parseOptionalKeyword("root"))) {

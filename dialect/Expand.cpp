@@ -133,9 +133,8 @@ LogicalResult forRanges(MutableArrayRef<Range> ranges, Registers &registers,
                         function_ref<LogicalResult()> body) {
   if (ranges.empty())
     return body();
-  return forRange(ranges.front(), registers, [&](int64_t) {
-    return forRanges(ranges.drop_front(), registers, body);
-  });
+  return forRange(ranges.front(), registers,
+                  [&](int64_t) { return forRanges(ranges.drop_front(), registers, body); });
 }
 
 int32_t addLocation(LocationTable &table, Location loc) {
@@ -173,8 +172,8 @@ struct BoundPlace {
 
 class AlgorithmExpander {
 public:
-  AlgorithmExpander(AlgorithmOp algorithm, LocationTable &locations,
-                    std::optional<int64_t> rank, uint64_t maxMoves)
+  AlgorithmExpander(AlgorithmOp algorithm, LocationTable &locations, std::optional<int64_t> rank,
+                    uint64_t maxMoves)
       : algorithm(algorithm), locations(locations), rank(rank), maxMoves(maxMoves) {}
 
   FailureOr<model::Moves> run() {
@@ -200,8 +199,8 @@ private:
 
   LogicalResult declareBuffers() {
     if (algorithm.getNumArguments())
-      return algorithm.emitOpError() << "size parameter '" << algorithm.getParameterName(0)
-                                     << "' is not bound";
+      return algorithm.emitOpError()
+             << "size parameter '" << algorithm.getParameterName(0) << "' is not bound";
     for (auto op : algorithm.getBody().getOps<BufferOp>()) {
       auto ranks = op.getRankShape(), chunks = op.getChunkShape();
       if (!ranks || !chunks)
@@ -231,21 +230,19 @@ private:
   LogicalResult runOp(Operation &op, bool inStep) {
     // Iterations cost time even where they move nothing.
     if (++operations > 8 * maxMoves)
-      return algorithm.emitOpError() << "takes more than " << 8 * maxMoves
-                                     << " operations to expand";
+      return algorithm.emitOpError()
+             << "takes more than " << 8 * maxMoves << " operations to expand";
     if (auto loop = dyn_cast<affine::AffineForOp>(op)) {
       if (isEmpty(*loop.getBody()))
         return success();
       Range range = rangeOf(loop, registers);
-      return forRange(range, registers,
-                      [&](int64_t) { return runBlock(*loop.getBody(), inStep); });
+      return forRange(range, registers, [&](int64_t) { return runBlock(*loop.getBody(), inStep); });
     }
     if (auto parallel = dyn_cast<affine::AffineParallelOp>(op)) {
       if (isEmpty(*parallel.getBody()))
         return success();
       SmallVector<Range> ranges = rangesOf(parallel, registers);
-      return forRanges(ranges, registers,
-                       [&] { return runBlock(*parallel.getBody(), true); });
+      return forRanges(ranges, registers, [&] { return runBlock(*parallel.getBody(), true); });
     }
     if (isa<CopyOp, ReduceOp>(op))
       return add(bound(op));
@@ -260,20 +257,18 @@ private:
       MoveRef move = *getMove(&op);
       auto place = [&](const PlaceRef &p) {
         const BufferInfo &info = buffers.find(p.base)->second;
-        return BoundPlace{registers.bind(p.map, p.operands), info.number, info.ranks,
-                          info.chunks};
+        return BoundPlace{registers.bind(p.map, p.operands), info.number, info.ranks, info.chunks};
       };
       it->second = std::make_unique<BoundMove>(
-          BoundMove{move.reduce ? model::MoveKind::Reduce : model::MoveKind::Copy,
-                    place(move.src), place(move.dst), int32_t(move.count),
-                    addLocation(locations, op.getLoc())});
+          BoundMove{move.reduce ? model::MoveKind::Reduce : model::MoveKind::Copy, place(move.src),
+                    place(move.dst), int32_t(move.count), addLocation(locations, op.getLoc())});
     }
     return *it->second;
   }
 
   LogicalResult add(const BoundMove &b) {
-    return add({b.kind, b.src.evaluate(registers), b.dst.evaluate(registers), b.count, step,
-                b.loc});
+    return add(
+        {b.kind, b.src.evaluate(registers), b.dst.evaluate(registers), b.count, step, b.loc});
   }
 
   LogicalResult add(const model::Move &move) {
@@ -458,9 +453,8 @@ private:
 
   int32_t channel(Value value) {
     auto op = value.getDefiningOp<ChannelOp>();
-    model::Channel c{op.getDirection() == Direction::To,
-                     rank(op.getPeer(), op.getPeerOperands()), int32_t(op.getTag()),
-                     int32_t(op.getSlots())};
+    model::Channel c{op.getDirection() == Direction::To, rank(op.getPeer(), op.getPeerOperands()),
+                     int32_t(op.getTag()), int32_t(op.getSlots())};
     auto key = std::make_tuple(c.to, c.peer, c.tag, c.slots);
     auto [it, isNew] = channelNumbers.try_emplace(key, int32_t(channels->size()));
     if (isNew)
@@ -478,8 +472,8 @@ private:
 };
 
 /// Adds the buffers of `op` to `program`, or compares them with those that it has.
-LogicalResult expandBuffers(ProgramOp op, ProgramInterpreter &interpreter,
-                            model::Program &program, LocationTable &locations) {
+LogicalResult expandBuffers(ProgramOp op, ProgramInterpreter &interpreter, model::Program &program,
+                            LocationTable &locations) {
   SmallVector<BufferOp> buffers;
   if (failed(interpreter.declareBuffers(buffers)))
     return failure();
@@ -522,8 +516,7 @@ LogicalResult expandProgram(ProgramOp op, model::Program &program, LocationTable
   DenseMap<Operation *, int32_t> locationNumbers;
   for (int64_t r : op.getRankList()) {
     if (r >= int64_t(program.ranks.size()))
-      return op.emitOpError() << "rank " << r << " is outside [0, " << program.ranks.size()
-                              << ")";
+      return op.emitOpError() << "rank " << r << " is outside [0, " << program.ranks.size() << ")";
     model::RankProgram &out = program.ranks[r];
     if (!out.agents.empty())
       return op.emitOpError() << "rank " << r << " has a program already";

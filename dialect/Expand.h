@@ -23,8 +23,7 @@ mlir::FailureOr<model::Moves> expand(AlgorithmOp algorithm, LocationTable &locat
                                      uint64_t maxMoves = uint64_t(1) << 25);
 
 /// The programs of all ranks of `algorithm` in its module.
-mlir::FailureOr<model::Program> expandPrograms(AlgorithmOp algorithm,
-                                               LocationTable &locations);
+mlir::FailureOr<model::Program> expandPrograms(AlgorithmOp algorithm, LocationTable &locations);
 
 /// One execution of a loop: it gave instructions [begin, end) of an agent.
 struct LoopRun {

@@ -102,9 +102,7 @@ void linearForm(AffineExpr e, int64_t factor, LinearForm &out) {
   AffineExpr l = binary.getLHS(), r = binary.getRHS();
   auto constant = dyn_cast<AffineConstantExpr>(r);
   switch (e.getKind()) {
-  case AffineExprKind::Add:
-    linearForm(l, factor, out);
-    return linearForm(r, factor, out);
+  case AffineExprKind::Add: linearForm(l, factor, out); return linearForm(r, factor, out);
   case AffineExprKind::Mul:
     if (constant)
       return linearForm(l, factor * constant.getValue(), out);
@@ -124,8 +122,7 @@ void linearForm(AffineExpr e, int64_t factor, LinearForm &out) {
     if (!constant || constant.getValue() <= 0)
       return out.add(normalizeIndex(l).floorDiv(normalizeIndex(r)), factor);
     return normalizeFloorDiv(l, constant.getValue(), factor, out);
-  default:
-    return out.add(normalizeIndex(l).ceilDiv(normalizeIndex(r)), factor);
+  default: return out.add(normalizeIndex(l).ceilDiv(normalizeIndex(r)), factor);
   }
 }
 
@@ -190,8 +187,7 @@ std::optional<Interval> boundsOf(AffineExpr e, ArrayRef<Interval> ranges) {
   int64_t c = r->first;
   bool constant = r->first == r->second;
   switch (e.getKind()) {
-  case AffineExprKind::Add:
-    return Interval(l->first + r->first, l->second + r->second);
+  case AffineExprKind::Add: return Interval(l->first + r->first, l->second + r->second);
   case AffineExprKind::Mul:
     if (!constant)
       return std::nullopt;
@@ -206,14 +202,11 @@ std::optional<Interval> boundsOf(AffineExpr e, ArrayRef<Interval> ranges) {
     if (!constant || c <= 0)
       return std::nullopt;
     return Interval(floorDiv(l->first, c), floorDiv(l->second, c));
-  default:
-    return std::nullopt;
+  default: return std::nullopt;
   }
 }
 
-AffineExpr normalizeIndex(AffineExpr expr) {
-  return LinearForm::of(expr).build(expr.getContext());
-}
+AffineExpr normalizeIndex(AffineExpr expr) { return LinearForm::of(expr).build(expr.getContext()); }
 
 AffineMap normalizeIndex(AffineMap map) {
   SmallVector<AffineExpr> results;
@@ -293,8 +286,8 @@ bool simplifyIndex(AffineMap &map, SmallVectorImpl<Value> &operands) {
                   : getAffineSymbolExpr(number(newSymbols, v), context);
       (isDim ? dims : symbols).push_back(e);
     }
-    map = normalizeIndex(
-        map.replaceDimsAndSymbols(dims, symbols, newDims.size(), newSymbols.size()));
+    map =
+        normalizeIndex(map.replaceDimsAndSymbols(dims, symbols, newDims.size(), newSymbols.size()));
     operands.assign(newDims.begin(), newDims.end());
     operands.append(newSymbols.begin(), newSymbols.end());
   }
@@ -304,12 +297,9 @@ bool simplifyIndex(AffineMap &map, SmallVectorImpl<Value> &operands) {
 
 int64_t evaluateIndex(AffineExpr e, ArrayRef<int64_t> inputs, unsigned numDims) {
   switch (e.getKind()) {
-  case AffineExprKind::Constant:
-    return cast<AffineConstantExpr>(e).getValue();
-  case AffineExprKind::DimId:
-    return inputs[cast<AffineDimExpr>(e).getPosition()];
-  case AffineExprKind::SymbolId:
-    return inputs[numDims + cast<AffineSymbolExpr>(e).getPosition()];
+  case AffineExprKind::Constant: return cast<AffineConstantExpr>(e).getValue();
+  case AffineExprKind::DimId: return inputs[cast<AffineDimExpr>(e).getPosition()];
+  case AffineExprKind::SymbolId: return inputs[numDims + cast<AffineSymbolExpr>(e).getPosition()];
   default: {
     auto binary = cast<AffineBinaryOpExpr>(e);
     int64_t l = evaluateIndex(binary.getLHS(), inputs, numDims);

@@ -45,8 +45,7 @@ Interval rangeOf(mlir::Value value);
 bool simplifyIndex(mlir::AffineMap &map, llvm::SmallVectorImpl<mlir::Value> &operands);
 
 /// Value of `expr` where dimension i is inputs[i] and symbol j inputs[numDims + j].
-int64_t evaluateIndex(mlir::AffineExpr expr, llvm::ArrayRef<int64_t> inputs,
-                      unsigned numDims);
+int64_t evaluateIndex(mlir::AffineExpr expr, llvm::ArrayRef<int64_t> inputs, unsigned numDims);
 
 /// One numbering of SSA values as dimensions, so that maps over different operand
 /// lists can be compared.
@@ -66,10 +65,8 @@ private:
 };
 
 /// A map over the values that `exprs` use out of `space`, with its operands.
-mlir::AffineMap makeMap(llvm::ArrayRef<mlir::AffineExpr> exprs,
-                        llvm::ArrayRef<mlir::Value> space,
-                        llvm::SmallVectorImpl<mlir::Value> &operands,
-                        mlir::MLIRContext *context);
+mlir::AffineMap makeMap(llvm::ArrayRef<mlir::AffineExpr> exprs, llvm::ArrayRef<mlir::Value> space,
+                        llvm::SmallVectorImpl<mlir::Value> &operands, mlir::MLIRContext *context);
 
 /// Row-major position of `coordinates` in `shape`; -1 if one lies outside.
 int64_t linearize(llvm::ArrayRef<int64_t> coordinates, llvm::ArrayRef<int64_t> shape);

@@ -38,9 +38,8 @@ ParseResult ProgramOp::parse(OpAsmParser &p, OperationState &state) {
     return success();
   };
   if (p.parseSymbolName(name, "sym_name", state.attributes) ||
-      p.parseArgumentList(args, OpAsmParser::Delimiter::OptionalParen) ||
-      p.parseKeyword("of") || p.parseAttribute(algorithm, "algorithm", state.attributes) ||
-      p.parseKeyword("ranks") ||
+      p.parseArgumentList(args, OpAsmParser::Delimiter::OptionalParen) || p.parseKeyword("of") ||
+      p.parseAttribute(algorithm, "algorithm", state.attributes) || p.parseKeyword("ranks") ||
       p.parseCommaSeparatedList(OpAsmParser::Delimiter::Paren, interval) ||
       p.parseOptionalAttrDictWithKeyword(state.attributes))
     return failure();
@@ -242,9 +241,8 @@ struct Side {
 TransferOp createTransfer(OpBuilder &builder, Location loc, bool reduce, ArrayRef<PlaceRef> from,
                           ArrayRef<PlaceRef> to, int64_t count) {
   Side f(from), t(to);
-  return builder.create<TransferOp>(loc, reduce, f.bases, f.operands,
-                                    builder.getArrayAttr(f.maps), t.bases, t.operands,
-                                    builder.getArrayAttr(t.maps), count);
+  return builder.create<TransferOp>(loc, reduce, f.bases, f.operands, builder.getArrayAttr(f.maps),
+                                    t.bases, t.operands, builder.getArrayAttr(t.maps), count);
 }
 
 static LogicalResult verifySide(TransferOp op, OperandRange bases, OperandRange operands,
@@ -252,8 +250,8 @@ static LogicalResult verifySide(TransferOp op, OperandRange bases, OperandRange 
   StringRef side = isFrom ? "source" : "destination";
   unsigned inputs = 0;
   if (maps.size() != bases.size())
-    return op.emitOpError() << "has " << maps.size() << " maps for " << bases.size() << " "
-                            << side << "s";
+    return op.emitOpError() << "has " << maps.size() << " maps for " << bases.size() << " " << side
+                            << "s";
   for (auto map : maps.getAsRange<AffineMapAttr>())
     inputs += map.getValue().getNumInputs();
   if (inputs != operands.size())
@@ -264,8 +262,8 @@ static LogicalResult verifySide(TransferOp op, OperandRange bases, OperandRange 
     if (place.isChannel()) {
       auto channel = place.base.getDefiningOp<ChannelOp>();
       if (!channel || (channel.getDirection() == Direction::From) != isFrom) // transfer_c3
-        return op.emitOpError() << "a " << side << " channel is a '"
-                                << (isFrom ? "from" : "to") << "' end";
+        return op.emitOpError() << "a " << side << " channel is a '" << (isFrom ? "from" : "to")
+                                << "' end";
       if (!channel.getSlots())
         return op.emitOpError() << "a " << side << " channel needs slots";
       if (!channels.insert(place.base).second) // transfer_c4
@@ -279,8 +277,7 @@ static LogicalResult verifySide(TransferOp op, OperandRange bases, OperandRange 
       return op.emitOpError() << "a " << side << " is neither buffer, peer nor channel";
     if (place.map.getNumResults() != buffer.getNumChunkAxes()) // transfer_c2
       return op.emitOpError() << "a " << side << " needs " << buffer.getNumChunkAxes()
-                              << " indices (one per chunk axis), got "
-                              << place.map.getNumResults();
+                              << " indices (one per chunk axis), got " << place.map.getNumResults();
     if (failed(verifyIndexOperands(op, place.map, place.operands))) // transfer_c5
       return failure();
     if (!isFrom && buffer.getRole() == BufferRole::In) // transfer_c7
@@ -299,9 +296,8 @@ LogicalResult TransferOp::verify() {
   if (int64_t count = getCount(); count < 1 || count > INT32_MAX) // transfer_c6
     return emitOpError() << "moves " << count << " chunks, needs "
                          << (count < 1 ? "at least 1" : "at most 2147483647");
-  return failure(
-      failed(verifySide(*this, getFrom(), getFromOperands(), getFromMaps(), true)) ||
-      failed(verifySide(*this, getTo(), getToOperands(), getToMaps(), false)));
+  return failure(failed(verifySide(*this, getFrom(), getFromOperands(), getFromMaps(), true)) ||
+                 failed(verifySide(*this, getTo(), getToOperands(), getToMaps(), false)));
 }
 
 void TransferOp::getEffects(Effects &effects) {

@@ -50,8 +50,7 @@ namespace {
 /// The textual form of LoweringOptions.
 struct PipelineOptions : PassPipelineOptions<PipelineOptions> {
   ListOption<std::string> sizes{*this, "sizes", llvm::cl::desc("name=value, comma separated")};
-  Option<int64_t> rank{*this, "rank", llvm::cl::desc("one rank only; -1: all"),
-                       llvm::cl::init(-1)};
+  Option<int64_t> rank{*this, "rank", llvm::cl::desc("one rank only; -1: all"), llvm::cl::init(-1)};
   Option<std::string> via{*this, "via", llvm::cl::desc("auto, staged or direct"),
                           llvm::cl::init("auto")};
   Option<int64_t> slots{*this, "slots", llvm::cl::desc("slots of data channels"),

@@ -21,14 +21,11 @@ std::error_code RuntimeError::convertToErrorCode() const { return llvm::inconver
 int exitStatus(Failure category) {
   switch (category) {
   case Failure::Unproved:
-  case Failure::Mismatch:
-    return 1;
-  case Failure::BadArgument:
-    return 2;
+  case Failure::Mismatch: return 1;
+  case Failure::BadArgument: return 2;
   case Failure::Machine:
   case Failure::Timeout:
-  case Failure::Aborted:
-    return 3;
+  case Failure::Aborted: return 3;
   }
   return 3;
 }

@@ -107,12 +107,9 @@ llvm::Error findWidth(const Plan &plan, Role role, int64_t shards, int64_t place
 
 std::string_view name(Form form) {
   switch (form) {
-  case Form::Disjoint:
-    return "out of place";
-  case Form::InPlace:
-    return "in place";
-  case Form::Either:
-    return "either";
+  case Form::Disjoint: return "out of place";
+  case Form::InPlace: return "in place";
+  case Form::Either: return "either";
   }
   return "?";
 }

@@ -67,22 +67,14 @@ static_assert(isInEnumOrder());
 
 std::string_view describe(Kind kind) {
   switch (kind) {
-  case Kind::Level:
-    return "VERSION, WARN, INFO or TRACE";
-  case Kind::Subsystems:
-    return "list of subsystems";
-  case Kind::Text:
-    return "text";
-  case Kind::Path:
-    return "path";
-  case Kind::Flag:
-    return "0 or 1";
-  case Kind::Seconds:
-    return "seconds, over 0";
-  case Kind::Bytes:
-    return "bytes, K, M and G are binary";
-  case Kind::Via:
-    return "auto, staged or direct";
+  case Kind::Level: return "VERSION, WARN, INFO or TRACE";
+  case Kind::Subsystems: return "list of subsystems";
+  case Kind::Text: return "text";
+  case Kind::Path: return "path";
+  case Kind::Flag: return "0 or 1";
+  case Kind::Seconds: return "seconds, over 0";
+  case Kind::Bytes: return "bytes, K, M and G are binary";
+  case Kind::Via: return "auto, staged or direct";
   }
   return "";
 }
@@ -182,20 +174,11 @@ llvm::Error Settings::set(size_t index, std::string_view text) {
     if (text != "auto" && text != "staged" && text != "direct")
       number = std::nullopt;
     break;
-  case Kind::Flag:
-    number = parseFlag(text);
-    break;
-  case Kind::Seconds:
-    number = parseSeconds(text);
-    break;
-  case Kind::Bytes:
-    number = parseBytes(text);
-    break;
-  case Kind::Path:
-    value.text = expandPath(entry.setting, text, false);
-    break;
-  case Kind::Text:
-    break;
+  case Kind::Flag: number = parseFlag(text); break;
+  case Kind::Seconds: number = parseSeconds(text); break;
+  case Kind::Bytes: number = parseBytes(text); break;
+  case Kind::Path: value.text = expandPath(entry.setting, text, false); break;
+  case Kind::Text: break;
   }
   if (!number)
     return llvm::make_error<RuntimeError>(

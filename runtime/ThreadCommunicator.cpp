@@ -372,8 +372,8 @@ llvm::Expected<SymmetricBuffer> ThreadCommunicator::runAllocation(Rank &self, in
   return buffer;
 }
 
-llvm::Expected<SymmetricBuffer>
-ThreadCommunicator::allocate(int64_t rank, int64_t bytes, std::chrono::milliseconds timeout) {
+llvm::Expected<SymmetricBuffer> ThreadCommunicator::allocate(int64_t rank, int64_t bytes,
+                                                             std::chrono::milliseconds timeout) {
   if (hasFailed())
     return firstFailure();
   if (rank < 0 || rank >= numRanks || timeout.count() <= 0)

@@ -48,8 +48,8 @@ struct CheckOptions {
 
 /// L1: moves are executed in order; the moves of one step must not conflict.
 struct AlgorithmReport {
-  std::vector<Fault> faults; ///< of the disjoint form (or of `inout`)
-  bool inPlace = false;      ///< the in-place form holds, too
+  std::vector<Fault> faults;        ///< of the disjoint form (or of `inout`)
+  bool inPlace = false;             ///< the in-place form holds, too
   std::vector<Fault> inPlaceFaults; ///< why it does not
   /// A chunk rests in an in/out place of another length class: only counts
   /// divisible by `chunks` run without padding.

@@ -30,8 +30,18 @@
 namespace ccl::model {
 
 enum class Collective : uint32_t {
-  AllReduce, AllGather, ReduceScatter, Broadcast, Reduce, Gather, Scatter,
-  AllToAll, AllToAllV, Permute, Barrier, Custom
+  AllReduce,
+  AllGather,
+  ReduceScatter,
+  Broadcast,
+  Reduce,
+  Gather,
+  Scatter,
+  AllToAll,
+  AllToAllV,
+  Permute,
+  Barrier,
+  Custom
 };
 enum class Reduction : uint32_t { None, Sum, Prod, Min, Max, Avg, Band, Bor, Bxor };
 enum class Role : uint32_t { In, Out, InOut, Scratch };
@@ -63,7 +73,9 @@ public:
 
   /// Custom: rows (out rank, out chunk, in rank, in chunk); rows with the same
   /// out place add up. Without rows nothing is promised (`isUnchecked`).
-  struct Row { int64_t outRank, outChunk, inRank, inChunk; };
+  struct Row {
+    int64_t outRank, outChunk, inRank, inChunk;
+  };
   std::vector<Row> rows;
   /// Linear chunks, each a shard of its own (`chunks` is 1). 0: as the buffers are.
   int64_t customInChunks = 0, customOutChunks = 0;

@@ -38,8 +38,8 @@ std::string checkContract(const Contract &contract, int64_t ranks) {
 Execution::Execution(const std::vector<Buffer> &buffers, int64_t ranks, const Contract &contract,
                      bool inPlace, size_t maxFaults, Describe describe, int64_t kept)
     : buffers(buffers), ranks(ranks), kept(kept > 0 ? std::min(kept, ranks) : ranks),
-      contract(contract), inPlace(inPlace),
-      maxFaults(std::max<size_t>(maxFaults, 1)), describe(std::move(describe)),
+      contract(contract), inPlace(inPlace), maxFaults(std::max<size_t>(maxFaults, 1)),
+      describe(std::move(describe)),
       sets(std::max<int64_t>(ranks, 1), std::max<int64_t>(contract.chunks, 1)) {
   // Nothing promised: a sum may well take a contribution twice.
   if (contract.isUnchecked())

@@ -60,8 +60,8 @@ void Network::addLinks() {
         report(FaultKind::OutOfRange, {rank}, -1,
                fmt::format("rank {}: a channel with {} slots", rank, channel.slots));
       } else if (inverse) {
-        entries.push_back({rank, channel.to ? channel.peer : inverse(channel.peer), channel.tag,
-                           rank, c});
+        entries.push_back(
+            {rank, channel.to ? channel.peer : inverse(channel.peer), channel.tag, rank, c});
       } else {
         entries.push_back({channel.to ? rank : channel.peer, channel.to ? channel.peer : rank,
                            channel.tag, rank, c});

@@ -131,11 +131,11 @@ Fault Network::deadlock(const std::vector<int32_t> &stops, int32_t slots) const 
     Use use = blocked(agent);
     const NetworkLink &link = allLinks[size_t(use.link)];
     auto [src, dst] = ranksOf(link, /*asReceiver=*/!use.adds);
-    std::string text =
-        use.adds ? fmt::format("{} waits for a free slot to rank {}, tag {} (of {})",
-                               str(agent, stop), dst, link.tag, capacity(use.link, slots))
-                 : fmt::format("{} waits for {} from rank {}, tag {}", str(agent, stop),
-                               link.slots > 0 ? "data" : "a signal", src, link.tag);
+    std::string text = use.adds
+                           ? fmt::format("{} waits for a free slot to rank {}, tag {} (of {})",
+                                         str(agent, stop), dst, link.tag, capacity(use.link, slots))
+                           : fmt::format("{} waits for {} from rank {}, tag {}", str(agent, stop),
+                                         link.slots > 0 ? "data" : "a signal", src, link.tag);
     if (agent == first)
       waits = text;
     fault.notes.push_back({who.agent->code[size_t(stop)].loc, std::move(text)});

@@ -16,9 +16,9 @@ struct Axis {
 };
 
 struct Link {
-  int32_t src, dst;       ///< node numbers
-  double bandwidth = 0;   ///< GB/s (1e9 bytes a second), of this direction
-  double latency = 0;     ///< microseconds
+  int32_t src, dst;               ///< node numbers
+  double bandwidth = 0;           ///< GB/s (1e9 bytes a second), of this direction
+  double latency = 0;             ///< microseconds
   std::vector<int32_t> resources; ///< shared resources, index into Topology::resources
 };
 

@@ -80,8 +80,7 @@ static void printText(const std::string &file, std::string_view verdict, const P
     fmt::print("{}: {}\n", head, plural(proof.faults().size(), "fault"));
     return;
   }
-  std::string text =
-      fmt::format("{}: {}; {}", head, proof.forms(), plural(proof.numMoves, "move"));
+  std::string text = fmt::format("{}: {}; {}", head, proof.forms(), plural(proof.numMoves, "move"));
   if (proof.minSlots > 0)
     text += fmt::format("; least slots {}", proof.minSlots);
   if (!proof.bySymmetry.empty())

@@ -22,7 +22,7 @@ struct Proof {
   model::Program program; ///< of all ranks, if they were expanded
   std::vector<model::Buffer> programBuffers;
   LocationTable programLocations;
-  std::string bySymmetry; ///< "proved on one rank of 4096 by symmetry", or ""
+  std::string bySymmetry;                   ///< "proved on one rank of 4096 by symmetry", or ""
   bool outOfPlace = false, inPlace = false; ///< forms in which both levels hold
   std::vector<model::Fault> programFaults;  ///< of the first form that L2 breaks
   int32_t minSlots = 0;

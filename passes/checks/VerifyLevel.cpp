@@ -28,8 +28,8 @@ struct VerifyLevel : impl::CclVerifyLevelBase<VerifyLevel> {
 
   LogicalResult verifyAlgorithm(AlgorithmOp algorithm) {
     if (algorithm.getNumArguments())
-      return algorithm.emitOpError() << "size parameter '" << algorithm.getParameterName(0)
-                                     << "' is not bound";
+      return algorithm.emitOpError()
+             << "size parameter '" << algorithm.getParameterName(0) << "' is not bound";
     WalkResult walk = algorithm.getBody().walk([&](Operation *op) {
       if (!isa<ApplyOp, PipelineOp>(op))
         return WalkResult::advance();

@@ -37,8 +37,7 @@ struct Binding {
 class Inliner {
 public:
   Inliner(ApplyOp apply, AlgorithmOp callee, ArrayRef<int64_t> groups)
-      : apply(apply), callee(callee), groups(groups), context(apply.getContext()),
-        builder(apply) {}
+      : apply(apply), callee(callee), groups(groups), context(apply.getContext()), builder(apply) {}
 
   LogicalResult run(ArrayRef<Binding> bound) {
     auto next = bound.begin();
@@ -107,8 +106,7 @@ private:
     Value created = top.create<BufferOp>(
         apply.getLoc(), BufferType::get(context), BufferRole::Scratch,
         AffineMapAttr::get(AffineMap::get(0, 0, ranks, context)),
-        AffineMap::get(0, 0, extents, context), ValueRange(), ValueRange(),
-        buffer.getNameAttr());
+        AffineMap::get(0, 0, extents, context), ValueRange(), ValueRange(), buffer.getNameAttr());
     unsigned inputs = calleeRanks + calleeChunks + groups.size();
     bindings[buffer.getResult()] = {created, AffineMap::get(inputs, 0, results, context)};
     return success();
@@ -131,8 +129,8 @@ private:
     }
     if (auto loop = dyn_cast<affine::AffineForOp>(op)) {
       auto created = cast<affine::AffineForOp>(b.cloneWithoutRegions(op, values));
-      Block *body = b.createBlock(&created.getRegion(), {}, loop.getInductionVar().getType(),
-                                  op.getLoc());
+      Block *body =
+          b.createBlock(&created.getRegion(), {}, loop.getInductionVar().getType(), op.getLoc());
       values.map(loop.getInductionVar(), body->getArgument(0));
       OpBuilder inner = OpBuilder::atBlockEnd(body);
       if (failed(inlineBlock(*loop.getBody(), inner, groupIvs)))
@@ -145,9 +143,8 @@ private:
       return inlineParallel(parallel, b, groupIvs);
     if (isa<CopyOp, ReduceOp>(op)) {
       if (groupIvs.empty() && !groups.empty())
-        return inParallel(op.getLoc(), b, [&](OpBuilder &in, ValueRange ivs) {
-          return inlineMove(op, in, ivs);
-        });
+        return inParallel(op.getLoc(), b,
+                          [&](OpBuilder &in, ValueRange ivs) { return inlineMove(op, in, ivs); });
       return inlineMove(op, b, groupIvs);
     }
     if (auto schedule = dyn_cast<ScheduleOp>(op))
@@ -186,9 +183,9 @@ private:
       upper.push_back(op.getUpperBoundMap(i));
       steps.push_back(op.getSteps()[i]);
     }
-    auto created = b.create<affine::AffineParallelOp>(
-        op.getLoc(), TypeRange(), ArrayRef<arith::AtomicRMWKind>(), lower, lowerOperands, upper,
-        upperOperands, steps);
+    auto created = b.create<affine::AffineParallelOp>(op.getLoc(), TypeRange(),
+                                                      ArrayRef<arith::AtomicRMWKind>(), lower,
+                                                      lowerOperands, upper, upperOperands, steps);
     SmallVector<Value> ivs(created.getIVs());
     for (auto [i, iv] : llvm::enumerate(op.getIVs()))
       values.map(iv, ivs[extra + i]);
@@ -226,8 +223,8 @@ private:
     unsigned rankAxes = mine.getNumRankAxes();
     AffineExpr chunk =
         linearize(binding.map.getResults().drop_front(rankAxes), *mine.getChunkShape());
-    AffineExpr last = getAffineDimExpr(
-        theirs.getNumRankAxes() + theirs.getNumChunkAxes() - 1, context);
+    AffineExpr last =
+        getAffineDimExpr(theirs.getNumRankAxes() + theirs.getNumChunkAxes() - 1, context);
     DenseMap<AffineExpr, AffineExpr> shift;
     shift[last] = last + 1;
     return theirs.getNumChunkAxes() == 1 &&
@@ -254,8 +251,8 @@ private:
       int64_t count = whole ? move.count : 1;
       auto create = [&](auto tag) {
         using Op = decltype(tag);
-        b.create<Op>(op.getLoc(), src.base, src.map, src.operands, dst.base, dst.map,
-                     dst.operands, count, ViaAttr());
+        b.create<Op>(op.getLoc(), src.base, src.map, src.operands, dst.base, dst.map, dst.operands,
+                     count, ViaAttr());
       };
       if (move.reduce)
         create(ReduceOp());
@@ -292,8 +289,7 @@ private:
           SmallVector<int64_t> inputs, rankShape = *theirs.getRankShape(),
                                        chunkShape = *theirs.getChunkShape();
           if (row[side] < 0 || row[side] >= product(rankShape))
-            return bad() << "rank " << row[side] << " is outside [0, " << product(rankShape)
-                         << ")";
+            return bad() << "rank " << row[side] << " is outside [0, " << product(rankShape) << ")";
           if (row[side + 2] < 0 || row[side + 2] + row[8] > product(chunkShape))
             return bad() << "chunks " << row[side + 2] << " to " << row[side + 2] + row[8] - 1
                          << " are not all inside [0, " << product(chunkShape) << ")";
@@ -314,9 +310,8 @@ private:
         rows.insert(rows.end(), out.begin(), out.end());
       }
     }
-    auto type = RankedTensorType::get({int64_t(rows.size()) / ScheduleOp::rowSize,
-                                       ScheduleOp::rowSize},
-                                      b.getI64Type());
+    auto type = RankedTensorType::get(
+        {int64_t(rows.size()) / ScheduleOp::rowSize, ScheduleOp::rowSize}, b.getI64Type());
     b.create<ScheduleOp>(op.getLoc(), buffers,
                          DenseElementsAttr::get(type, ArrayRef<int64_t>(rows)), ViaAttr());
     return success();
@@ -401,14 +396,13 @@ struct ExpandApply : impl::CclExpandApplyBase<ExpandApply> {
 
   AxisState axesOf(AlgorithmOp algorithm) {
     AxisState state;
-    auto topology = algorithm.getTopologyAttr()
-                        ? SymbolTable::lookupNearestSymbolFrom<TopologyOp>(
-                              algorithm, algorithm.getTopologyAttr())
-                        : TopologyOp();
+    auto topology = algorithm.getTopologyAttr() ? SymbolTable::lookupNearestSymbolFrom<TopologyOp>(
+                                                      algorithm, algorithm.getTopologyAttr())
+                                                : TopologyOp();
     if (!topology)
       return state;
-    for (auto [name, size] : llvm::zip_equal(topology.getAxes().getAsValueRange<StringAttr>(),
-                                             topology.getSizes())) {
+    for (auto [name, size] :
+         llvm::zip_equal(topology.getAxes().getAsValueRange<StringAttr>(), topology.getSizes())) {
       state.names.push_back(name.str());
       state.sizes.push_back(size);
     }
@@ -434,10 +428,9 @@ struct ExpandApply : impl::CclExpandApplyBase<ExpandApply> {
     bool scatters = kind == CollectiveKind::ReduceScatter || kind == CollectiveKind::Scatter;
     bool gathers = kind == CollectiveKind::AllGather || kind == CollectiveKind::Gather;
     if (gathers != axes.scattered.test(axis))
-      return apply.emitOpError()
-             << "axis \"" << *apply.getAlong() << "\" is "
-             << (gathers ? "not scattered: there is nothing to gather"
-                         : "scattered: gather along it first");
+      return apply.emitOpError() << "axis \"" << *apply.getAlong() << "\" is "
+                                 << (gathers ? "not scattered: there is nothing to gather"
+                                             : "scattered: gather along it first");
     MLIRContext *context = apply.getContext();
     auto dim = [&](unsigned i) { return getAffineDimExpr(i, context); };
     // Inputs: callee rank (0), callee chunk (1), then the groups.
@@ -537,8 +530,8 @@ struct ExpandApply : impl::CclExpandApplyBase<ExpandApply> {
     // Algorithms that apply each other twice grow exponentially.
     callee.getBody().walk([&](Operation *) { ++inlined; });
     if (succeeded(result) && inlined > maxInlined)
-      result = apply.emitOpError() << "makes the program larger than " << maxInlined
-                                   << " operations";
+      result = apply.emitOpError()
+               << "makes the program larger than " << maxInlined << " operations";
     callee.erase();
     if (succeeded(result))
       apply.erase();

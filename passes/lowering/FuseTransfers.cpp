@@ -61,16 +61,15 @@ Operation *cloneAt(Operation *op, OpBuilder &b, Value iv, AffineExpr value, Inde
   SmallVector<Value> operands;
   if (auto channel = dyn_cast<ChannelOp>(op)) {
     AffineMap map = move(channel.getPeer(), channel.getPeerOperands(), operands);
-    auto created = b.create<ChannelOp>(op->getLoc(), channel.getType(), channel.getDirection(),
-                                       map, operands, channel.getTag(),
-                                       channel.getSlots(), channel.getProtocol());
+    auto created =
+        b.create<ChannelOp>(op->getLoc(), channel.getType(), channel.getDirection(), map, operands,
+                            channel.getTag(), channel.getSlots(), channel.getProtocol());
     values.map(channel.getResult(), created.getResult());
     return created;
   }
   if (auto peer = dyn_cast<PeerOp>(op)) {
     AffineMap map = move(peer.getPeer(), peer.getPeerOperands(), operands);
-    auto created = b.create<PeerOp>(op->getLoc(), peer.getType(), peer.getBuffer(),
-                                    map, operands);
+    auto created = b.create<PeerOp>(op->getLoc(), peer.getType(), peer.getBuffer(), map, operands);
     values.map(peer.getResult(), created.getResult());
     return created;
   }
@@ -235,8 +234,7 @@ struct FuseTransfers : impl::CclFuseTransfersBase<FuseTransfers> {
     return true;
   }
 
-  bool passesOn(affine::AffineForOp loop, ArrayRef<Operation *> sends,
-                ArrayRef<Operation *> rest) {
+  bool passesOn(affine::AffineForOp loop, ArrayRef<Operation *> sends, ArrayRef<Operation *> rest) {
     IndexSpace space;
     Value iv = loop.getInductionVar();
     AffineExpr next = getAffineDimExpr(space.dim(iv), &getContext()) + loop.getStepAsInt();
@@ -466,8 +464,7 @@ struct FuseTransfers : impl::CclFuseTransfersBase<FuseTransfers> {
     IndexSpace space;
     int64_t count = first.getCount();
     auto isT = [&](const PlaceRef &p) {
-      return !p.isChannel() && !p.getPeer() &&
-             overlap(space, p, t, count, count) == Overlap::Same;
+      return !p.isChannel() && !p.getPeer() && overlap(space, p, t, count, count) == Overlap::Same;
     };
     Places from = getFromPlaces(next), to = getToPlaces(next), mine = getFromPlaces(first);
     if (llvm::count_if(from, isT) != 1 || llvm::none_of(to, isT) ||

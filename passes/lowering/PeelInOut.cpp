@@ -121,8 +121,8 @@ private:
       exprs.push_back(getAffineConstantExpr(e, context));
     std::string name = (inout.getName().value_or("x") + suffix).str();
     return b.create<BufferOp>(inout.getLoc(), BufferType::get(context), role, AffineMapAttr(),
-                              AffineMap::get(0, 0, exprs, context),
-                              ValueRange(), ValueRange(), b.getStringAttr(name));
+                              AffineMap::get(0, 0, exprs, context), ValueRange(), ValueRange(),
+                              b.getStringAttr(name));
   }
 
   void createBuffers() {
@@ -134,9 +134,8 @@ private:
 
   /// me * C over the values of `space`.
   AffineExpr ownShard(IndexSpace &space) {
-    AffineExpr rank = program.getMe()
-                          ? getAffineDimExpr(space.dim(program.getMe()), context)
-                          : getAffineConstantExpr(program.getRanks()[0], context);
+    AffineExpr rank = program.getMe() ? getAffineDimExpr(space.dim(program.getMe()), context)
+                                      : getAffineConstantExpr(program.getRanks()[0], context);
     return rank * contract.chunks;
   }
 
@@ -179,8 +178,8 @@ private:
   /// The place at a linear chunk, `iv` or 0, counted from the rank's own shard if `own`.
   PlaceRef placeAt(Value base, ArrayRef<int64_t> extents, Value iv, bool own) {
     IndexSpace space;
-    AffineExpr linear = iv ? getAffineDimExpr(space.dim(iv), context)
-                           : getAffineConstantExpr(0, context);
+    AffineExpr linear =
+        iv ? getAffineDimExpr(space.dim(iv), context) : getAffineConstantExpr(0, context);
     if (own)
       linear = linear + ownShard(space);
     SmallVector<AffineExpr> exprs;
@@ -264,8 +263,8 @@ struct PeelInOut : impl::CclPeelInOutBase<PeelInOut> {
           inout = buffer;
       if (!inout)
         continue;
-      auto algorithm = SymbolTable::lookupNearestSymbolFrom<AlgorithmOp>(
-          program, program.getAlgorithmAttr());
+      auto algorithm =
+          SymbolTable::lookupNearestSymbolFrom<AlgorithmOp>(program, program.getAlgorithmAttr());
       auto contract = getModelContract(algorithm);
       if (failed(contract))
         return signalPassFailure();

@@ -38,9 +38,8 @@ struct ProjectToRanks : impl::CclProjectToRanksBase<ProjectToRanks> {
              << "rank " << int64_t(rank) << " is outside [0, " << contract->ranks << ")";
     constexpr int64_t limit = 1 << 20; // of ranks that are listed one by one
     if (rank < 0 && contract->ranks > limit)
-      return algorithm.emitOpError() << "has " << contract->ranks
-                                     << " ranks; of more than " << limit
-                                     << " only a single one can be projected";
+      return algorithm.emitOpError() << "has " << contract->ranks << " ranks; of more than "
+                                     << limit << " only a single one can be projected";
     std::vector<SmallVector<int64_t>> work(1);
     if (rank >= 0)
       work[0].push_back(rank);

@@ -30,8 +30,7 @@ enum class When { SameIteration, Earlier, Later };
 class Conflicts {
 public:
   Conflicts(ProgramOp program, const model::Contract &contract, bool mayAlias)
-      : program(program), contract(contract), mayAlias(mayAlias),
-        context(program.getContext()) {}
+      : program(program), contract(contract), mayAlias(mayAlias), context(program.getContext()) {}
 
   /// Any write in `op` against any place guarded in `sync`. `loop`: the loop around both
   /// if the iterations differ.
@@ -56,25 +55,24 @@ private:
   AffineExpr position(const PlaceRef &place, IndexSpace &space,
                       const DenseMap<Value, AffineExpr> *replacement) {
     BufferOp buffer = place.getBuffer();
-    AffineExpr linear = linearize(space.rebase(place.map, place.operands, replacement),
-                                  *buffer.getChunkShape());
+    AffineExpr linear =
+        linearize(space.rebase(place.map, place.operands, replacement), *buffer.getChunkShape());
     bool shifted = buffer.getRole() == BufferRole::In
                        ? contract.inPosition(1, 0) != contract.inPosition(0, 0)
                        : buffer.getRole() == BufferRole::Out &&
                              contract.outPosition(1, 0) != contract.outPosition(0, 0);
     if (!shifted)
       return linear;
-    AffineExpr rank = program.getMe()
-                          ? getAffineDimExpr(space.dim(program.getMe()), context)
-                          : getAffineConstantExpr(program.getRanks()[0], context);
+    AffineExpr rank = program.getMe() ? getAffineDimExpr(space.dim(program.getMe()), context)
+                                      : getAffineConstantExpr(program.getRanks()[0], context);
     return normalizeIndex(linear + rank * contract.chunks);
   }
 
   bool mayTouch(const GuardedPlace &guarded, const PlaceRef &write, int64_t writeCount,
                 affine::AffineForOp loop, When when) {
     BufferOp a = guarded.place.getBuffer(), b = write.getBuffer();
-    bool alias = mayAlias && a.getRole() != BufferRole::Scratch &&
-                 b.getRole() != BufferRole::Scratch;
+    bool alias =
+        mayAlias && a.getRole() != BufferRole::Scratch && b.getRole() != BufferRole::Scratch;
     if (a != b && !alias)
       return false;
     if (guarded.count > 1 || writeCount > 1)
@@ -145,8 +143,8 @@ struct PruneSync : impl::CclPruneSyncBase<PruneSync> {
 
   void runOnOperation() override {
     for (auto program : getOperation().getOps<ProgramOp>()) {
-      auto algorithm = SymbolTable::lookupNearestSymbolFrom<AlgorithmOp>(
-          program, program.getAlgorithmAttr());
+      auto algorithm =
+          SymbolTable::lookupNearestSymbolFrom<AlgorithmOp>(program, program.getAlgorithmAttr());
       auto contract = getModelContract(algorithm);
       if (failed(contract))
         return signalPassFailure();
@@ -206,13 +204,11 @@ struct PruneSync : impl::CclPruneSyncBase<PruneSync> {
       return; // nothing else in the loop
     // An offer overtakes the writes of the iterations before it, a wait is overtaken by
     // those of the iterations after it.
-    if (llvm::none_of(leading, [&](Operation *op) {
-          return conflicts.anyIn(loop, op, loop, When::Earlier);
-        }))
+    if (llvm::none_of(
+            leading, [&](Operation *op) { return conflicts.anyIn(loop, op, loop, When::Earlier); }))
       split(loop, leading, /*before=*/true);
-    if (llvm::none_of(trailing, [&](Operation *op) {
-          return conflicts.anyIn(loop, op, loop, When::Later);
-        }))
+    if (llvm::none_of(trailing,
+                      [&](Operation *op) { return conflicts.anyIn(loop, op, loop, When::Later); }))
       split(loop, trailing, /*before=*/false);
   }
 
@@ -265,8 +261,7 @@ struct PruneSync : impl::CclPruneSyncBase<PruneSync> {
     }
     for (Operation *op : signals) {
       Operation *first = op;
-      for (Operation *previous = op->getPrevNode(); previous;
-           previous = previous->getPrevNode()) {
+      for (Operation *previous = op->getPrevNode(); previous; previous = previous->getPrevNode()) {
         if (conflicts.anyIn(previous, op) || sharesTag(op, previous) || defines(previous, op))
           break;
         first = previous;

@@ -106,8 +106,7 @@ private:
       solution.guards.push_back({q, 0, variable.extent});
       if (digit.reflected)
         q = constant(variable.extent - 1) - q;
-      solution.values[digit.variable] =
-          normalizeIndex(q * variable.step + variable.lower);
+      solution.values[digit.variable] = normalizeIndex(q * variable.step + variable.lower);
     }
     if (rest != constant(0))
       solution.guards.push_back({rest, 0, 1});

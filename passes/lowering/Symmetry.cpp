@@ -265,13 +265,6 @@ bool Finder::addOp(Operation &op) {
     return addBlock(op.getRegion(0).front());
   if (auto loop = dyn_cast<affine::AffineForOp>(op))
     return addLoop(loop);
-  if (auto apply = dyn_cast<affine::AffineApplyOp>(op)) {
-    SmallVector<AffineExpr> value = indices(apply.getAffineMap(), apply.getMapOperands());
-    if (value.empty())
-      return give(&op, "its operands are unknown");
-    values[apply.getResult()] = value.front();
-    return true;
-  }
   if (auto channel = dyn_cast<ChannelOp>(op))
     return addRankIndex(&op, channel.getPeer(), channel.getPeerOperands());
   if (auto peer = dyn_cast<PeerOp>(op))

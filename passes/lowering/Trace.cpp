@@ -49,8 +49,7 @@ static bool isShiftInvariant(ProgramOp program) {
         continue;
       SmallVector<int64_t> shape = *place.getBuffer().getChunkShape();
       SmallVector<AffineExpr> mine;
-      for (auto [index, extent] :
-           llvm::zip_equal(space.rebase(place.map, place.operands), shape))
+      for (auto [index, extent] : llvm::zip_equal(space.rebase(place.map, place.operands), shape))
         if (!rankPart(index, extent, me, mine.emplace_back()))
           return WalkResult::interrupt();
       auto [it, isNew] = parts.try_emplace(place.base, mine);
@@ -65,10 +64,10 @@ static bool isShiftInvariant(ProgramOp program) {
 std::optional<SmallVector<int64_t>> representativeRanks(ProgramOp program) {
   SmallVector<int64_t> ranks = program.getRankList();
   uint64_t instructions = 0;
-  if (failed(forEachInstruction(program, ranks.front(),
-                                [&](Operation *, const model::Instruction &) {
-                                  return ++instructions < traceLimit;
-                                })))
+  if (failed(
+          forEachInstruction(program, ranks.front(), [&](Operation *, const model::Instruction &) {
+            return ++instructions < traceLimit;
+          })))
     return std::nullopt;
   if (instructions * ranks.size() <= traceLimit)
     return ranks;

@@ -17,7 +17,20 @@
 
 namespace ccl {
 
-enum class ElementType : uint32_t { I8, U8, I32, U32, I64, U64, F16, BF16, F32, F64, F8E4M3, F8E5M2 };
+enum class ElementType : uint32_t {
+  I8,
+  U8,
+  I32,
+  U32,
+  I64,
+  U64,
+  F16,
+  BF16,
+  F32,
+  F64,
+  F8E4M3,
+  F8E5M2
+};
 int64_t sizeOf(ElementType t);
 /// nccl-tests' names: "float", "double", "int32", ...
 std::string_view name(ElementType t);
@@ -47,18 +60,18 @@ struct KernelPlan {
 };
 
 struct Plan {
-  std::string program;   ///< name of the algorithm, for logs
-  std::string hash;      ///< hex; names cache entries
+  std::string program; ///< name of the algorithm, for logs
+  std::string hash;    ///< hex; names cache entries
   model::Contract contract;
   ElementType type = ElementType::F32;
   std::vector<BufferPlan> buffers;
   std::vector<KernelPlan> kernels;
-  std::string object;    ///< one ELF object that defines every kernel's symbol
-  int64_t maxCount = 1;  ///< most chunks that one transfer moves through a slot
+  std::string object;         ///< one ELF object that defines every kernel's symbol
+  int64_t maxCount = 1;       ///< most chunks that one transfer moves through a slot
   bool divisible = false;     ///< see model::AlgorithmReport::divisible
   bool disjointProved = true; ///< which forms were proved
   bool inPlaceProved = false;
-  bool direct = false;   ///< some operand is a peer's buffer
+  bool direct = false; ///< some operand is a peer's buffer
   int32_t minSlots = 0;
   int32_t pipelineStages = 1; ///< over 1: launch with several micro-batches
 
@@ -72,7 +85,7 @@ struct Plan {
 /// One end of a channel. `next` is private to the owner, so a signal needs no
 /// atomic read-modify-write: a sequence number is stored, never incremented.
 struct ChannelEnd {
-  uint64_t next = 0;         ///< operations done on this end, over all launches
+  uint64_t next = 0;          ///< operations done on this end, over all launches
   uint64_t *arrive = nullptr; ///< written by the peer: slots filled (from), freed (to)
   uint64_t *depart = nullptr; ///< written by this end
   char *slots = nullptr;      ///< data channels: numSlots * slotBytes
@@ -101,9 +114,9 @@ struct KernelArgs {
   /// channels[family * ranks + peer], null where unused.
   ChannelEnd *const *channels = nullptr;
   WaitFunction wait = nullptr;
-  void *context = nullptr;  ///< the runtime's own
-  int64_t instruction = 0;  ///< generated code stores the last one begun
-  int64_t microBatch = 0;   ///< and the micro-batch
+  void *context = nullptr; ///< the runtime's own
+  int64_t instruction = 0; ///< generated code stores the last one begun
+  int64_t microBatch = 0;  ///< and the micro-batch
 };
 
 /// A compiled rank program. Per micro-batch it does the program once:

@@ -99,18 +99,13 @@ static llvm::StringRef defaultName(Collective collective) {
   switch (collective) {
   case Collective::AllReduce:
   case Collective::AllGather:
-  case Collective::ReduceScatter:
-    return "ring";
+  case Collective::ReduceScatter: return "ring";
   case Collective::Broadcast:
-  case Collective::Reduce:
-    return "binomial";
+  case Collective::Reduce: return "binomial";
   case Collective::Gather:
-  case Collective::Scatter:
-    return "one_shot";
-  case Collective::AllToAll:
-    return "pairwise";
-  default:
-    return "";
+  case Collective::Scatter: return "one_shot";
+  case Collective::AllToAll: return "pairwise";
+  default: return "";
   }
 }
 

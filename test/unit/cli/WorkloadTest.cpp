@@ -140,8 +140,7 @@ TEST_CASE("an error of one rank ends all") {
   public:
     int64_t ranks() const override { return 3; }
     void abort(std::string) override { aborted = true; }
-    llvm::Expected<SymmetricBuffer> allocate(int64_t, int64_t,
-                                             std::chrono::milliseconds) override {
+    llvm::Expected<SymmetricBuffer> allocate(int64_t, int64_t, std::chrono::milliseconds) override {
       return SymmetricBuffer();
     }
     llvm::Error launch(int64_t rank, const std::shared_ptr<LoadedProgram> &,

@@ -55,8 +55,8 @@ Compiled compileCase(mlir::MLIRContext &context, const Case &c, int64_t ranks) {
   request.reduction = c.reduction;
   request.ranks = ranks;
   REQUIRE(generator->refuses(request).empty());
-  auto module = mlir::OwningOpRef<mlir::ModuleOp>(
-      mlir::ModuleOp::create(mlir::UnknownLoc::get(&context)));
+  auto module =
+      mlir::OwningOpRef<mlir::ModuleOp>(mlir::ModuleOp::create(mlir::UnknownLoc::get(&context)));
   generator->generate(*module, request);
   CompileOptions options;
   options.type = c.type;
@@ -65,8 +65,7 @@ Compiled compileCase(mlir::MLIRContext &context, const Case &c, int64_t ranks) {
   CompileStats stats;
   auto plan = compile(*module, options, stats);
   REQUIRE(mlir::succeeded(plan));
-  auto workload =
-      std::make_unique<cli::Workload>(plan->contract, c.type, plan->contract.reduction);
+  auto workload = std::make_unique<cli::Workload>(plan->contract, c.type, plan->contract.reduction);
   auto program = LoadedProgram::load(std::move(*plan));
   REQUIRE(bool(program));
   return {*program, std::move(workload), c.type};
@@ -178,8 +177,7 @@ TEST_CASE("symmetric buffers are reachable by peers and work as operands") {
       wrong[size_t(rank)] += c.workload->countWrong(rank, round, count, out->local);
       // A direct program has entered on every rank by now: peers' inputs are there.
       int64_t next = (rank + 1) % ranks;
-      wrong[size_t(rank)] +=
-          c.workload->countChanged(next, round, count, in->peers[size_t(next)]);
+      wrong[size_t(rank)] += c.workload->countChanged(next, round, count, in->peers[size_t(next)]);
     }
     return llvm::Error::success();
   });

@@ -43,6 +43,11 @@ bool reduces(Collective c) {
   return c == Collective::AllReduce || c == Collective::ReduceScatter || c == Collective::Reduce;
 }
 
+bool hasRoot(Collective c) {
+  return c == Collective::Broadcast || c == Collective::Reduce || c == Collective::Gather ||
+         c == Collective::Scatter;
+}
+
 int64_t Contract::inShards() const {
   switch (collective) {
   case Collective::ReduceScatter:

@@ -54,6 +54,8 @@ std::optional<Collective> parseCollective(std::string_view text);
 std::optional<Reduction> parseReduction(std::string_view text);
 /// Whether the collective combines contributions (and so needs a reduction).
 bool reduces(Collective c);
+/// Whether one rank is special.
+bool hasRoot(Collective c);
 
 /// One contribution: chunk `chunk` of the input of rank `rank`.
 struct Atom {

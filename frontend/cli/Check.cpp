@@ -1,5 +1,6 @@
 //===- Check.cpp - ccl check: prove -------------------------------------------===//
 #include "frontend/cli/Commands.h"
+#include "frontend/cli/Output.h"
 #include "frontend/cli/Proof.h"
 
 #include <CLI/App.hpp>
@@ -77,7 +78,7 @@ static void printText(const std::string &file, std::string_view verdict, const P
       fmt::format("{}: {}: @{} {} on {}", file, verdict, proof.algorithm, proof.contract.str(),
                   plural(uint64_t(proof.contract.ranks), "rank"));
   if (!proof.ok()) {
-    fmt::print("{}: {}\n", head, plural(proof.faults().size(), "fault"));
+    printOut("{}: {}\n", head, plural(proof.faults().size(), "fault"));
     return;
   }
   std::string text = fmt::format("{}: {}; {}", head, proof.forms(), plural(proof.numMoves, "move"));
@@ -89,7 +90,7 @@ static void printText(const std::string &file, std::string_view verdict, const P
     text += fmt::format("; padded where {} does not divide the count", proof.contract.chunks);
   if (proof.contract.isUnchecked())
     text += "; nothing is promised, so only safety is proved";
-  fmt::print("{}\n", text);
+  printOut("{}\n", text);
 }
 
 static int checkInstance(Session &session, Input &input, size_t index, bool json) {

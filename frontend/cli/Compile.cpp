@@ -1,6 +1,7 @@
 //===- Compile.cpp - ccl compile: stop anywhere ---------------------------------===//
 #include "frontend/cli/Commands.h"
 #include "frontend/cli/Input.h"
+#include "frontend/cli/Output.h"
 
 #include "codegen/Compile.h"
 #include "codegen/Count.h"
@@ -170,14 +171,13 @@ int Compiler::toPrograms() {
     return status;
   if (flags.rank >= 0) {
     if (stats.proofPending)
-      fmt::print(stderr, "ccl: note: not proved: {} moves, and the program of one rank\n",
-                 stats.moves);
+      printError("ccl: note: not proved: {} moves, and the program of one rank\n", stats.moves);
     return Fine;
   }
   if (mlir::failed(provePrograms(instance.op(), plan, stats)))
     return session.refused();
   if (!stats.unproved.empty())
-    fmt::print(stderr, "ccl: note: not proved: {}\n", stats.unproved);
+    printError("ccl: note: not proved: {}\n", stats.unproved);
   return Fine;
 }
 
@@ -285,7 +285,7 @@ void Compiler::printStats() {
   if (!flags.stats)
     return;
   auto row = [](const char *phase, double ms, const std::string &text) {
-    fmt::print(stderr, "{:<12} {:9.2f} ms  {}\n", phase, ms, text);
+    printError("{:<12} {:9.2f} ms  {}\n", phase, ms, text);
   };
   row("read", readMs, "");
   row("specialize", stats.specializeMs, fmt::format("{} ops", stats.algorithmOps));

@@ -1,5 +1,6 @@
 //===- Explain.cpp - ccl explain: in words --------------------------------------===//
 #include "frontend/cli/Commands.h"
+#include "frontend/cli/Output.h"
 #include "frontend/cli/Proof.h"
 
 #include <CLI/App.hpp>
@@ -94,20 +95,20 @@ std::string shifted(int64_t by, int64_t modulus) {
 //===----------------------------------------------------------------------===//
 
 void Explanation::printHead() const {
-  fmt::print("@{} ({}): {} on {}", instance.algorithm, input.label(), contract.str(),
-             plural(contract.ranks, "rank"));
+  printOut("@{} ({}): {} on {}", instance.algorithm, input.label(), contract.str(),
+           plural(contract.ranks, "rank"));
   if (!instance.lowering.sizes.empty()) {
     std::vector<std::string> bound;
     for (auto &[name, value] : instance.lowering.sizes)
       bound.push_back(fmt::format("%{} = {}", name, value));
-    fmt::print(", {}", fmt::join(bound, ", "));
+    printOut(", {}", fmt::join(bound, ", "));
   }
-  fmt::print("\n\nEvery rank has {} of input and {} of output; a shard is cut into {}.\n",
-             plural(contract.inShards(), "shard"), plural(contract.outShards(), "shard"),
-             plural(contract.chunks, "chunk"));
+  printOut("\n\nEvery rank has {} of input and {} of output; a shard is cut into {}.\n",
+           plural(contract.inShards(), "shard"), plural(contract.outShards(), "shard"),
+           plural(contract.chunks, "chunk"));
   for (const model::Buffer &buffer : proof.moves.buffers)
-    fmt::print("  {:<8} {:<8} {}\n", buffer.name, model::name(buffer.role),
-               plural(buffer.chunks, "chunk"));
+    printOut("  {:<8} {:<8} {}\n", buffer.name, model::name(buffer.role),
+             plural(buffer.chunks, "chunk"));
 }
 
 std::vector<Explanation::Step> Explanation::steps() const {
@@ -169,24 +170,24 @@ bool Explanation::printPattern(const Step &step) const {
   std::string dst = fmt::format("{}[{}]", buffers[first.dst.buffer].name,
                                 index(dstStands, first.dst.chunk, dstChunks));
   std::string many = first.count > 1 ? fmt::format(" ({} chunks)", first.count) : "";
-  fmt::print("every rank r sends {}{}; rank {} {} {}   (ranks mod {}{})\n", src, many,
-             shifted(distance, n),
-             first.kind == MoveKind::Reduce ? fmt::format("takes the {} with its", reductionVerb())
-                                            : "puts it into",
-             dst, n, srcChunks == n && dstChunks == n ? ", chunks too" : "");
+  printOut("every rank r sends {}{}; rank {} {} {}   (ranks mod {}{})\n", src, many,
+           shifted(distance, n),
+           first.kind == MoveKind::Reduce ? fmt::format("takes the {} with its", reductionVerb())
+                                          : "puts it into",
+           dst, n, srcChunks == n && dstChunks == n ? ", chunks too" : "");
   return true;
 }
 
 void Explanation::printSteps() const {
   std::vector<Step> all = steps();
-  fmt::print("\nIt takes {}.\n", plural(int64_t(all.size()), "step"));
+  printOut("\nIt takes {}.\n", plural(int64_t(all.size()), "step"));
   size_t shown = 0;
   for (const Step &step : all) {
     if (shown == maxStepsShown) {
-      fmt::print("  ... and {} steps more\n", all.size() - shown);
+      printOut("  ... and {} steps more\n", all.size() - shown);
       break;
     }
-    fmt::print("  step {:<3} ", ++shown);
+    printOut("  step {:<3} ", ++shown);
     if (printPattern(step))
       continue;
     // Of many ranks the moves that concern one tell the story.
@@ -196,13 +197,13 @@ void Explanation::printSteps() const {
         listed.push_back(move);
     const char *indent = "";
     for (size_t i = 0; i < std::min(listed.size(), maxMovesShown); ++i) {
-      fmt::print("{}{}\n", indent, describe(*listed[i]));
+      printOut("{}{}\n", indent, describe(*listed[i]));
       indent = "           ";
     }
     size_t hidden = step.size() - std::min(listed.size(), maxMovesShown);
     if (hidden > 0)
-      fmt::print("{}{}{} of other ranks\n", indent, listed.empty() ? "" : "and ",
-                 plural(int64_t(hidden), "move"));
+      printOut("{}{}{} of other ranks\n", indent, listed.empty() ? "" : "and ",
+               plural(int64_t(hidden), "move"));
   }
 }
 
@@ -225,16 +226,16 @@ void Explanation::printTraffic() const {
   };
   auto [leastSent, mostSent] = std::minmax_element(sent.begin(), sent.end());
   auto [leastReceived, mostReceived] = std::minmax_element(received.begin(), received.end());
-  fmt::print("\nOn the wire (a shard is count x element size bytes):\n");
+  printOut("\nOn the wire (a shard is count x element size bytes):\n");
   auto line = [&](const char *what, int64_t least, int64_t most) {
     if (least == most)
-      fmt::print("  every rank {} {} in {}\n", what, shards(most), plural(most, "chunk"));
+      printOut("  every rank {} {} in {}\n", what, shards(most), plural(most, "chunk"));
     else
-      fmt::print("  a rank {} {} to {}\n", what, shards(least), shards(most));
+      printOut("  a rank {} {} to {}\n", what, shards(least), shards(most));
   };
   line("sends", *leastSent, *mostSent);
   line("receives", *leastReceived, *mostReceived);
-  fmt::print("  all ranks together move {}\n", shards(total));
+  printOut("  all ranks together move {}\n", shards(total));
 }
 
 //===----------------------------------------------------------------------===//
@@ -297,43 +298,43 @@ void Explanation::printProgram() const {
     halves += (move.src.rank == rank) + (move.dst.rank == rank && move.src.rank != move.dst.rank);
   std::string note =
       fused ? fmt::format(", {} of them fused (more than one move at once)", fused) : "";
-  fmt::print("\nRank {} takes part in {} and executes {}{}:\n", rank,
-             plural(int64_t(halves), "move"), plural(int64_t(transfers), "transfer"), note);
+  printOut("\nRank {} takes part in {} and executes {}{}:\n", rank, plural(int64_t(halves), "move"),
+           plural(int64_t(transfers), "transfer"), note);
   size_t shown = 0;
   for (const model::Agent &agent : program.agents) {
     if (program.agents.size() > 1)
-      fmt::print("  {} {}:\n", agent.proxy ? "proxy" : "block", agent.id);
+      printOut("  {} {}:\n", agent.proxy ? "proxy" : "block", agent.id);
     for (const model::Instruction &instruction : agent.code) {
       if (shown == maxInstructionsShown) {
-        fmt::print("  ... and {} more\n", total - shown);
+        printOut("  ... and {} more\n", total - shown);
         return;
       }
-      fmt::print("  {:3}. {}\n", ++shown, describe(instruction, program.channels));
+      printOut("  {:3}. {}\n", ++shown, describe(instruction, program.channels));
     }
   }
 }
 
 void Explanation::printVerdict() const {
-  fmt::print("\n");
+  printOut("\n");
   if (!proof.ok()) {
-    fmt::print("Disproved, so nothing would run:\n");
+    printOut("Disproved, so nothing would run:\n");
     for (const model::Fault &fault : proof.faults())
-      fmt::print("  {}\n", fault.message);
+      printOut("  {}\n", fault.message);
     return;
   }
-  fmt::print("Proved: {}", proof.forms());
+  printOut("Proved: {}", proof.forms());
   if (proof.minSlots > 0)
-    fmt::print("; channels have {}, {} would do", plural(instance.lowering.slots, "slot"),
-               proof.minSlots);
-  fmt::print(".\n");
+    printOut("; channels have {}, {} would do", plural(instance.lowering.slots, "slot"),
+             proof.minSlots);
+  printOut(".\n");
   if (!proof.inPlace && !proof.report.inPlaceFaults.empty())
-    fmt::print("Not in place: {}. Launches in place go through a copy.\n",
-               proof.report.inPlaceFaults.front().message);
+    printOut("Not in place: {}. Launches in place go through a copy.\n",
+             proof.report.inPlaceFaults.front().message);
   if (proof.report.divisible)
-    fmt::print("Chunks of different lengths share places: counts that {} does not divide are "
-               "padded.\n",
-               contract.chunks);
-  fmt::print("`ccl run` would run @{}: {}.\n", instance.algorithm, input.reason());
+    printOut("Chunks of different lengths share places: counts that {} does not divide are "
+             "padded.\n",
+             contract.chunks);
+  printOut("`ccl run` would run @{}: {}.\n", instance.algorithm, input.reason());
 }
 
 //===----------------------------------------------------------------------===//
@@ -356,7 +357,7 @@ static int explain(Session &session, const ExplainFlags &flags) {
       return session.usage(
           fmt::format("--rank {}: ranks are 0 to {}", flags.rank, proof.contract.ranks - 1));
     if (i > 0)
-      fmt::print("\n");
+      printOut("\n");
     Explanation(proof, input, instance, flags.rank).print();
     if (!proof.ok())
       result = BadInput;

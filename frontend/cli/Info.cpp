@@ -1,5 +1,6 @@
 //===- Info.cpp - ccl info: what is here and what is set ------------------------===//
 #include "frontend/cli/Commands.h"
+#include "frontend/cli/Output.h"
 
 #include "passes/synthesis/generators/Generators.h"
 
@@ -82,30 +83,30 @@ static std::vector<Device> findDevices() {
 //===----------------------------------------------------------------------===//
 
 static void printVersion() {
-  fmt::print("ccl        {}\n", CCL_VERSION);
-  fmt::print("LLVM       {}\n", LLVM_VERSION_STRING);
-  fmt::print("target     {} {}\n", llvm::sys::getProcessTriple(),
-             std::string_view(llvm::sys::getHostCPUName()));
-  fmt::print("build      {}{}\n", std::string_view(CCL_SANITIZE).empty() ? "plain" : CCL_SANITIZE,
+  printOut("ccl        {}\n", CCL_VERSION);
+  printOut("LLVM       {}\n", LLVM_VERSION_STRING);
+  printOut("target     {} {}\n", llvm::sys::getProcessTriple(),
+           std::string_view(llvm::sys::getHostCPUName()));
+  printOut("build      {}{}\n", std::string_view(CCL_SANITIZE).empty() ? "plain" : CCL_SANITIZE,
 #ifdef NDEBUG
-             ""
+           ""
 #else
-             ", with asserts"
+           ", with asserts"
 #endif
   );
 }
 
 static void printDevices() {
   for (const Device &device : findDevices())
-    fmt::print("{:<10} {:<9} {}\n", device.name, device.usable ? "ok" : "unusable", device.text);
+    printOut("{:<10} {:<9} {}\n", device.name, device.usable ? "ok" : "unusable", device.text);
 }
 
 static void printSettings(const Settings &settings) {
   for (const Settings::Row &row : settings.list()) {
-    fmt::print("# {}\n# Value: {}; default: {}\n", row.description, row.kind,
-               row.defaultText.empty() ? "not set" : row.defaultText);
-    fmt::print("{}{}={}  ({})\n\n", row.source == "default" ? "# " : "", row.name, row.value,
-               row.source);
+    printOut("# {}\n# Value: {}; default: {}\n", row.description, row.kind,
+             row.defaultText.empty() ? "not set" : row.defaultText);
+    printOut("{}{}={}  ({})\n\n", row.source == "default" ? "# " : "", row.name, row.value,
+             row.source);
   }
 }
 
@@ -115,13 +116,13 @@ static void printAlgorithms() {
     const Generator *byDefault = findGenerator(collective, "");
     if (!byDefault)
       continue;
-    fmt::print("{}\n", model::name(collective));
+    printOut("{}\n", model::name(collective));
     for (const Generator &generator : generators())
       if (llvm::is_contained(generator.collectives, collective))
-        fmt::print("  {:<20}{} {}; steps {}, bytes {}\n", std::string_view(generator.name),
-                   &generator == byDefault ? "(default)" : "         ",
-                   std::string_view(generator.summary), std::string_view(generator.steps),
-                   std::string_view(generator.bytes));
+        printOut("  {:<20}{} {}; steps {}, bytes {}\n", std::string_view(generator.name),
+                 &generator == byDefault ? "(default)" : "         ",
+                 std::string_view(generator.summary), std::string_view(generator.steps),
+                 std::string_view(generator.bytes));
   }
 }
 
@@ -131,7 +132,7 @@ static void printText(const Settings &settings, const InfoFlags &flags) {
     if (!wanted && !flags.all())
       return;
     if (flags.all())
-      fmt::print("{}== {} ==\n", first ? "" : "\n", title);
+      printOut("{}== {} ==\n", first ? "" : "\n", title);
     first = false;
     print();
   };
@@ -203,7 +204,7 @@ static int info(Session &session, const InfoFlags &flags) {
   if (flags.markdown) {
     if (!flags.settings || flags.version || flags.devices || flags.algorithms || flags.json)
       return session.usage("--markdown goes with -c alone");
-    fmt::print("{}", Settings::toMarkdown());
+    printOut("{}", Settings::toMarkdown());
     return Fine;
   }
   if (!flags.json) {

@@ -2,9 +2,9 @@
 #include "frontend/cli/Input.h"
 
 #include "frontend/cli/Sizes.h"
+#include "frontend/cli/Source.h"
 
 #include "mlir/Parser/Parser.h"
-#include "llvm/Support/MemoryBuffer.h"
 
 #include <CLI/App.hpp>
 #include <CLI/Config.hpp>
@@ -84,11 +84,17 @@ int Input::open(Session &theSession, const InputOptions &theOptions,
 int Input::openFile() {
   if (!grid.empty())
     return session->usage("--grid goes with --collective");
-  auto buffer = llvm::MemoryBuffer::getFileOrSTDIN(options.file, /*IsText=*/true);
+  llvm::Expected<std::unique_ptr<llvm::MemoryBuffer>> buffer = readSource(options.file);
   theLabel = options.file == "-" ? "<stdin>" : options.file;
   if (!buffer)
     return session->badInput(
-        fmt::format("cannot read '{}': {}", theLabel, buffer.getError().message()));
+        fmt::format("cannot read '{}': {}", theLabel, llvm::toString(buffer.takeError())));
+  if (std::optional<TooDeep> found = findTooDeep((*buffer)->getBuffer())) {
+    llvm::StringRef before = (*buffer)->getBuffer().take_front(found->offset);
+    return session->badInput(found->message,
+                             fmt::format("{}:{}:{}", theLabel, before.count('\n') + 1,
+                                         before.size() - (before.rfind('\n') + 1) + 1));
+  }
   session->sources().AddNewSourceBuffer(std::move(*buffer), llvm::SMLoc());
   module = mlir::parseSourceFile<mlir::ModuleOp>(session->sources(), &session->context());
   if (!module)
@@ -153,6 +159,8 @@ int Input::openGenerator() {
   request.collective = *collective;
   request.reduction = model::reduces(*collective) ? *reduction : model::Reduction::None;
   request.root = options.root.value_or(0);
+  if (request.root != 0 && !model::hasRoot(*collective))
+    return session->usage(fmt::format("-r {}: {} has no root", request.root, options.collective));
   request.grid.assign(grid.begin(), grid.end());
   theLabel = fmt::format("{}/{}", options.collective, generator->name.str());
   theReason = options.algorithm.empty() ? fmt::format("default for {}", options.collective)
@@ -192,7 +200,8 @@ int Input::bindSizes(size_t index, AlgorithmOp algorithm, std::map<std::string, 
       return session->usage(
           fmt::format("--size {}: @{} has {}", text, algorithm.getSymName().str(),
                       parameters.empty() ? "no size parameter" : "the size parameters " + listed));
-    sizes[binding->first] = binding->second;
+    if (!sizes.emplace(binding->first, binding->second).second)
+      return session->usage(fmt::format("--size {}: %{} is bound twice", text, binding->first));
   }
   std::vector<std::string> unbound;
   for (const std::string &parameter : parameters)
@@ -236,10 +245,21 @@ int Input::instantiate(size_t index, Instance &instance) {
   instance.algorithm = algorithm->getSymName().str();
   if (int status = bindSizes(index, *algorithm, instance.lowering.sizes))
     return status;
-  if (instance.lowering.sizes.empty())
+  if (instance.lowering.sizes.empty()) {
     if (int status = checkRanks(index, *algorithm))
       return status;
+  } else if (!rankCounts.empty() && options.sizes.size() == algorithm->getNumArguments()) {
+    // --size has decided how many ranks there are: -n may only confirm it.
+    Instance bound = instance.clone();
+    if (int status = specialize(*session, bound))
+      return status;
+    if (int status = checkRanks(index, bound.op()))
+      return status;
+  }
   int64_t root = algorithm->getContract().getRoot();
+  model::Collective kind = toModel(algorithm->getContract().getKind());
+  if (options.root && *options.root != 0 && !model::hasRoot(kind))
+    return session->usage(fmt::format("-r {}: {} has no root", *options.root, model::name(kind)));
   if (options.root && *options.root != root)
     return session->usage(fmt::format("@{} has root {}; -r {} does not fit", instance.algorithm,
                                       root, *options.root));

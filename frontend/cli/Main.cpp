@@ -1,5 +1,8 @@
 //===- Main.cpp - The `ccl` driver --------------------------------------------===//
 #include "frontend/cli/Commands.h"
+#include "frontend/cli/Output.h"
+
+#include "llvm/Support/Process.h"
 
 #include <CLI/App.hpp>
 #include <CLI/Config.hpp>
@@ -70,7 +73,7 @@ bool parse(CLI::App &app, int argc, char **argv, int &status) {
   } catch (const CLI::ParseError &error) {
     std::string command = argc > 1 && isCommand(argv[1]) ? fmt::format(" {}", argv[1]) : "";
     status = usageError(argc, argv, "ccl" + command, error.what());
-    fmt::print(stderr, "ccl: note: `ccl{} --help` lists the options\n", command);
+    printError("ccl: note: `ccl{} --help` lists the options\n", command);
   }
   return false;
 }
@@ -93,10 +96,7 @@ int runCommand(int argc, char **argv, const std::vector<std::pair<CLI::App *, Ac
   return BadUsage;
 }
 
-} // namespace
-
-int main(int argc, char **argv) {
-  millisecondsSinceStart(); // reads the kernel's record before anything takes time
+int runMain(int argc, char **argv) {
   if (int status = answerFirstWord(argc, argv))
     return status;
   CLI::App app{"ccl compiles, proves and runs collective communication", "ccl"};
@@ -107,9 +107,30 @@ int main(int argc, char **argv) {
   for (const Command &command : commands) {
     CLI::App *sub = app.add_subcommand(command.name, command.summary);
     actions.emplace_back(sub, command.add(*sub));
+    // "" is how unset options look, so nobody may type it (-n "$RANKS").
+    for (CLI::Option *option : sub->get_options())
+      if (option->get_items_expected_min() > 0)
+        option->check([](const std::string &text) {
+          return std::string(text.empty() ? "the value is empty" : "");
+        });
   }
   int status = Fine;
   if (!parse(app, argc, argv, status))
     return status;
   return runCommand(argc, argv, actions);
+}
+
+} // namespace
+
+int main(int argc, char **argv) {
+  millisecondsSinceStart(); // reads the kernel's record before anything takes time
+  // Else a file that is opened later gets the number of a closed stdout, and the results.
+  if (std::error_code error = llvm::sys::Process::FixupStandardFileDescriptors())
+    return MachineFailed; // there is no place to say why
+  int status = runMain(argc, argv);
+  std::string lost = finishOutput();
+  if (lost.empty())
+    return status;
+  printError("ccl: error: cannot write to standard output: {}\n", lost);
+  return MachineFailed;
 }

@@ -1,9 +1,12 @@
 //===- Measure.cpp - One program, many sizes, all ranks ----------------------===//
 #include "frontend/cli/Measure.h"
 
+#include "llvm/Support/MathExtras.h"
+
 #include <algorithm>
 #include <atomic>
 #include <barrier>
+#include <limits>
 
 using llvm::Error;
 
@@ -180,9 +183,13 @@ private:
 } // namespace
 
 int64_t bytesNeeded(const Workload &workload, int64_t count, bool outOfPlace) {
-  int64_t in = workload.inElements(count), out = workload.outElements(count);
-  return workload.contract().ranks * workload.elementBytes() *
-         (outOfPlace ? in + out : std::max(in, out));
+  const model::Contract &contract = workload.contract();
+  int64_t in = contract.inShards(), out = contract.outShards();
+  int64_t bytes = outOfPlace ? in + out : std::max(in, out);
+  for (int64_t factor : {contract.ranks, workload.elementBytes(), count})
+    if (llvm::MulOverflow(bytes, factor, bytes))
+      return std::numeric_limits<int64_t>::max();
+  return bytes;
 }
 
 Error measure(Communicator &communicator, const std::shared_ptr<LoadedProgram> &program,

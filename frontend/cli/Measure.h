@@ -26,7 +26,8 @@ struct Measurement {
   int64_t wrong = 0; ///< wrong elements, of all ranks, and damaged elements of red zones
 };
 
-/// Bytes that the buffers of all ranks take for shards of `count` elements.
+/// Bytes that the buffers of all ranks take for shards of `count` elements; the largest
+/// number if that is too small for them.
 int64_t bytesNeeded(const Workload &workload, int64_t count, bool outOfPlace);
 
 /// Runs `program` for every count, every rank on a thread of its own that lives through

@@ -129,8 +129,8 @@ int Runner::refuseWhatCannotBe() {
         "{}, and every such process would run a job of its own here: start `ccl run` once, "
         "without the launcher; -n gives the ranks",
         *launcher));
-  if (options.timeout && !(*options.timeout > 0))
-    return session.usage("--timeout: a deadline is over 0 seconds");
+  if (options.timeout && !(*options.timeout > 0 && *options.timeout <= 365.0 * 86400))
+    return session.usage("--timeout: a deadline is over 0 seconds and within a year");
   if (options.measure.iterations < -1 || options.measure.warmup < -1)
     return session.usage("--iters and -w are not negative");
   for (auto [letter, value] :
@@ -317,9 +317,10 @@ int Runner::checkMemory(const Workload &workload, int64_t maxCount) {
       meminfo >> available;
       break;
     }
-  available <<= 10;
+  // Where it is not known, only what no machine has is refused.
+  available = available > 0 ? available << 10 : int64_t(1) << 60;
   int64_t needed = bytesNeeded(workload, maxCount, options.measure.outOfPlace);
-  if (available == 0 || needed < available / 10 * 9)
+  if (needed < available / 10 * 9)
     return Fine;
   return session.machine(fmt::format("{} ranks with shards of {} elements need {} of memory, {} "
                                      "are available",

@@ -1,6 +1,8 @@
 //===- Session.cpp - What all commands share --------------------------------===//
 #include "frontend/cli/Session.h"
 
+#include "frontend/cli/Output.h"
+
 #include "dialect/Ccl.h"
 #include "runtime/Communicator.h"
 
@@ -44,8 +46,8 @@ void JsonLine::array(std::string_view key, const std::vector<std::string> &eleme
 }
 
 void JsonLine::print() const {
-  fmt::print("{}\n", str());
-  std::fflush(stdout);
+  printOut("{}\n", str());
+  flushOut();
 }
 
 //===----------------------------------------------------------------------===//
@@ -137,19 +139,19 @@ void Session::report(const char *category, const std::string &message, const std
 }
 
 int Session::usage(const std::string &message, const std::string &who) {
-  fmt::print(stderr, "{}: error: {}\n", who, message);
+  printError("{}: error: {}\n", who, message);
   report("usage", message, "");
   return BadUsage;
 }
 
 int Session::badInput(const std::string &message, const std::string &loc) {
-  fmt::print(stderr, "{}: error: {}\n", loc.empty() ? "ccl" : loc, message);
+  printError("{}: error: {}\n", loc.empty() ? "ccl" : loc, message);
   report("input", message, loc);
   return BadInput;
 }
 
 int Session::machine(const std::string &message) {
-  fmt::print(stderr, "ccl: error: {}\n", message);
+  printError("ccl: error: {}\n", message);
   report("machine", message, "");
   return MachineFailed;
 }

@@ -1,6 +1,7 @@
 //===- Table.cpp - nccl-tests' columns, or one JSON object a line ------------===//
 #include "frontend/cli/Table.h"
 
+#include "frontend/cli/Output.h"
 #include "frontend/cli/Session.h"
 #include "frontend/cli/Sizes.h"
 
@@ -33,23 +34,23 @@ static std::string timeColumn(double us) {
 
 void Table::comment(const std::string &text) {
   if (!json)
-    fmt::print("# {}\n", text);
+    printOut("# {}\n", text);
 }
 
 void Table::header() {
   if (json)
     return;
-  fmt::print("#\n");
-  fmt::print("# {:>10}  {:>12}  {:>8}  {:>6}  {:>6}           out-of-place                       "
-             "in-place          \n",
-             "", "", "", "", "");
-  fmt::print("# {:>10}  {:>12}  {:>8}  {:>6}  {:>6}", "size", "count", "type", "redop", "root");
+  printOut("#\n");
+  printOut("# {:>10}  {:>12}  {:>8}  {:>6}  {:>6}           out-of-place                       "
+           "in-place          \n",
+           "", "", "", "", "");
+  printOut("# {:>10}  {:>12}  {:>8}  {:>6}  {:>6}", "size", "count", "type", "redop", "root");
   for (int form = 0; form < 2; ++form)
-    fmt::print("  {:>7}  {:>6}  {:>6} {:>6}", "time", "algbw", "busbw", "#wrong");
-  fmt::print("\n# {:>10}  {:>12}  {:>8}  {:>6}  {:>6}", "(B)", "(elements)", "", "", "");
+    printOut("  {:>7}  {:>6}  {:>6} {:>6}", "time", "algbw", "busbw", "#wrong");
+  printOut("\n# {:>10}  {:>12}  {:>8}  {:>6}  {:>6}", "(B)", "(elements)", "", "", "");
   for (int form = 0; form < 2; ++form)
-    fmt::print("  {:>7}  {:>6}  {:>6}  {:>5}", "(us)", "(GB/s)", "(GB/s)", "");
-  fmt::print("\n");
+    printOut("  {:>7}  {:>6}  {:>6}  {:>5}", "(us)", "(GB/s)", "(GB/s)", "");
+  printOut("\n");
 }
 
 void Table::add(const Series &series, const Measurement &measurement, bool last) {
@@ -71,17 +72,17 @@ void Table::add(const Series &series, const Measurement &measurement, bool last)
 }
 
 void Table::printRow(const Series &series, int64_t count) {
-  fmt::print("{:12}  {:12}  {:>8}  {:>6}  {:>6}",
-             sizeInBytes(series.contract, count, sizeOf(series.type)), count, name(series.type),
-             model::name(series.reduction), shownRoot(series.contract));
+  printOut("{:12}  {:12}  {:>8}  {:>6}  {:>6}",
+           sizeInBytes(series.contract, count, sizeOf(series.type)), count, name(series.type),
+           model::name(series.reduction), shownRoot(series.contract));
   for (std::string &form : forms) {
-    fmt::print("{}", form.empty()
-                         ? fmt::format("  {:>7}  {:>6}  {:>6}  {:>5}", "N/A", "N/A", "N/A", "N/A")
-                         : form);
+    printOut("{}", form.empty()
+                       ? fmt::format("  {:>7}  {:>6}  {:>6}  {:>5}", "N/A", "N/A", "N/A", "N/A")
+                       : form);
     form.clear();
   }
-  fmt::print("\n");
-  std::fflush(stdout);
+  printOut("\n");
+  flushOut();
 }
 
 void Table::addJson(const Series &series, const Measurement &measurement) {
@@ -111,11 +112,11 @@ void Table::addJson(const Series &series, const Measurement &measurement) {
 
 void Table::footer() {
   if (!json) {
-    fmt::print("# Out of bounds values : {}\n",
-               checked ? fmt::format("{} {}", tableWrong, tableWrong ? "FAILED" : "OK")
-                       : "N/A not checked");
-    fmt::print("# Avg bus bandwidth    : {:g}\n#\n", measurements ? busSum / measurements : 0.0);
-    std::fflush(stdout);
+    printOut("# Out of bounds values : {}\n",
+             checked ? fmt::format("{} {}", tableWrong, tableWrong ? "FAILED" : "OK")
+                     : "N/A not checked");
+    printOut("# Avg bus bandwidth    : {:g}\n#\n", measurements ? busSum / measurements : 0.0);
+    flushOut();
   }
   busSum = 0;
   measurements = tableWrong = 0;

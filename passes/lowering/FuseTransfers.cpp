@@ -320,18 +320,19 @@ struct FuseTransfers : impl::CclFuseTransfersBase<FuseTransfers> {
   //===--------------------------------------------------------------------===//
 
   void fuseBlock(Block &block) {
-    bool changed = true;
-    while (changed) {
-      changed = false;
-      for (Operation &op : block) {
-        auto transfer = dyn_cast<TransferOp>(op);
-        if (transfer && (mergeSend(transfer) || mergeReduction(transfer))) {
-          changed = true;
-          break;
-        }
-      }
+    Operation *op = block.empty() ? nullptr : &block.front();
+    while (op) {
+      auto transfer = dyn_cast<TransferOp>(op);
+      TransferOp merged = transfer ? mergeSend(transfer) : TransferOp();
+      if (transfer && !merged)
+        merged = mergeReduction(transfer);
+      op = merged ? merged.getOperation() : op->getNextNode(); // it may merge again
     }
   }
+
+  /// How many transfers further on a partner is looked for; keeps long straight-line
+  /// programs linear.
+  static constexpr unsigned window = 64;
 
   /// Whether `op` reads or writes anything that `place` may be.
   static bool touches(TransferOp op, const PlaceRef &place, int64_t count, IndexSpace &space,
@@ -357,15 +358,17 @@ struct FuseTransfers : impl::CclFuseTransfersBase<FuseTransfers> {
   }
 
   /// first: A -> p. A later send p -> channels joins it: A -> p, channels.
-  bool mergeSend(TransferOp first) {
+  TransferOp mergeSend(TransferOp first) {
     IndexSpace space;
     Places written = getToPlaces(first);
-    for (Operation *op = first->getNextNode(); op; op = op->getNextNode()) {
+    unsigned seen = 0;
+    for (Operation *op = first->getNextNode(); op && seen < window;
+         op = op->getNextNode(), ++seen) {
       if (isDefinition(op))
         continue;
       auto next = dyn_cast<TransferOp>(op);
       if (!next)
-        return false;
+        return {};
       if (isSend(next) && next.getCount() == first.getCount()) {
         PlaceRef source = getFromPlaces(next).front();
         bool same = llvm::any_of(written, [&](const PlaceRef &p) {
@@ -378,16 +381,16 @@ struct FuseTransfers : impl::CclFuseTransfersBase<FuseTransfers> {
             written.push_back(p);
           }
           OpBuilder b(first);
-          createTransfer(b, first.getLoc(), first.getReduce(), getFromPlaces(first), written,
-                         first.getCount());
+          TransferOp merged = createTransfer(b, first.getLoc(), first.getReduce(),
+                                             getFromPlaces(first), written, first.getCount());
           next.erase();
           first.erase();
           ++fused;
-          return true;
+          return merged;
         }
       }
     }
-    return false;
+    return {};
   }
 
   /// Nothing between the two changes the place or uses the send's channels.
@@ -442,25 +445,25 @@ struct FuseTransfers : impl::CclFuseTransfersBase<FuseTransfers> {
 
   /// first: A -> t; next: reduce B, t -> t. Together: reduce A, B -> t. Waits between the
   /// two go first, signals last.
-  bool mergeReduction(TransferOp first) {
+  TransferOp mergeReduction(TransferOp first) {
     if (first.getTo().size() != 1)
-      return false;
+      return {};
     PlaceRef t = getToPlaces(first).front();
     if (t.isChannel() || t.getPeer())
-      return false;
+      return {};
     SmallVector<Operation *> waits, signals;
     Operation *op = first->getNextNode();
     for (; op && (isDefinition(op) || isa<WaitOp, SignalOp>(op)); op = op->getNextNode()) {
       // Offers must not wait for others' offers, nor reads for readers. What the signals
       // of a program written by hand mean, we do not know.
       if (getGuardedPlace(op) || (!isDefinition(op) && !isProjected))
-        return false;
+        return {};
       if (!isDefinition(op))
         (isa<WaitOp>(op) ? waits : signals).push_back(op);
     }
     auto next = dyn_cast_or_null<TransferOp>(op);
     if (!next || !next.getReduce() || next.getCount() != first.getCount())
-      return false;
+      return {};
     IndexSpace space;
     int64_t count = first.getCount();
     auto isT = [&](const PlaceRef &p) {
@@ -469,29 +472,29 @@ struct FuseTransfers : impl::CclFuseTransfersBase<FuseTransfers> {
     Places from = getFromPlaces(next), to = getToPlaces(next), mine = getFromPlaces(first);
     if (llvm::count_if(from, isT) != 1 || llvm::none_of(to, isT) ||
         int64_t(from.size() - 1 + mine.size()) > maxOperands)
-      return false;
+      return {};
     Places merged = mine; // the order of a sum: what was there, then what comes in
     for (const PlaceRef &p : from) {
       if (isT(p))
         continue;
       // The other sources are read before t is written: they must not be t.
       if (touches(first, p, count, space, false, true))
-        return false;
+        return {};
       // A transfer takes one slot of a channel.
       if (p.isChannel() && llvm::any_of(mine, [&](const PlaceRef &m) {
             return m.isChannel() && !areDistinctChannels(m.base, p.base, space);
           }))
-        return false;
+        return {};
       merged.push_back(p);
     }
     OpBuilder b(next);
     for (Operation *signal : signals)
       signal->moveAfter(next);
-    createTransfer(b, next.getLoc(), true, merged, to, count);
+    TransferOp created = createTransfer(b, next.getLoc(), true, merged, to, count);
     first.erase();
     next.erase();
     ++fused;
-    return true;
+    return created;
   }
 
   //===--------------------------------------------------------------------===//

@@ -237,6 +237,9 @@ struct PruneSync : impl::CclPruneSyncBase<PruneSync> {
       op->erase();
   }
 
+  /// How many ops one of them may pass; keeps long straight-line programs linear.
+  static constexpr unsigned window = 256;
+
   /// Offers rise and waits for readers sink inside one block.
   void slide(Block &block, Conflicts &conflicts) {
     SmallVector<Operation *> waits, signals;
@@ -248,9 +251,10 @@ struct PruneSync : impl::CclPruneSyncBase<PruneSync> {
     }
     for (Operation *op : llvm::reverse(waits)) {
       Operation *last = op;
+      unsigned steps = 0;
       for (Operation *next = op->getNextNode(); next; next = next->getNextNode()) {
-        if (next->hasTrait<OpTrait::IsTerminator>() || conflicts.anyIn(next, op) ||
-            sharesTag(op, next))
+        if (++steps > window || next->hasTrait<OpTrait::IsTerminator>() ||
+            conflicts.anyIn(next, op) || sharesTag(op, next))
           break;
         last = next;
       }
@@ -261,6 +265,7 @@ struct PruneSync : impl::CclPruneSyncBase<PruneSync> {
     }
     for (Operation *op : signals) {
       Operation *first = op;
+      unsigned steps = 0;
       for (Operation *previous = op->getPrevNode(); previous; previous = previous->getPrevNode()) {
         if (conflicts.anyIn(previous, op) || sharesTag(op, previous) || defines(previous, op))
           break;

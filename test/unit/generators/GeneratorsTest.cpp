@@ -131,11 +131,6 @@ const std::map<std::string, std::function<double(int64_t)>> formulas = {
      [](int64_t n) { return floorLog(n) + !isPower(n); }},
 };
 
-bool hasRoot(Collective c) {
-  return c == Collective::Broadcast || c == Collective::Reduce || c == Collective::Gather ||
-         c == Collective::Scatter;
-}
-
 void forEachRequest(const std::function<void(const Generator &, const GeneratorRequest &)> &f) {
   for (const Generator &generator : generators())
     for (Collective collective : generator.collectives)

@@ -93,6 +93,20 @@ LogicalResult verifyLoop(Operation *op) {
   if (op->getNumResults())
     return op->emitOpError("carries values between iterations; moves communicate through "
                            "buffers only");
+  // Upstream leaves it open whether the maps of the bounds fit their operands.
+  auto fits = [](AffineMap map, ValueRange operands) {
+    return map.getNumResults() > 0 && map.getNumInputs() == operands.size();
+  };
+  bool fitting = true;
+  if (auto f = dyn_cast<affine::AffineForOp>(op))
+    fitting = fits(f.getLowerBoundMap(), f.getLowerBoundOperands()) &&
+              fits(f.getUpperBoundMap(), f.getUpperBoundOperands());
+  if (auto p = dyn_cast<affine::AffineParallelOp>(op))
+    fitting = p.getNumDims() == p.getSteps().size() &&
+              fits(p.getLowerBoundsMap(), p.getLowerBoundsOperands()) &&
+              fits(p.getUpperBoundsMap(), p.getUpperBoundsOperands());
+  if (!fitting)
+    return op->emitOpError("has bounds whose maps do not fit their operands");
   // Far beyond any use, and far enough from the ends of int64_t to compute with.
   constexpr int64_t limit = int64_t(1) << 40;
   auto loop = dyn_cast<affine::AffineForOp>(op);
@@ -359,6 +373,9 @@ static LogicalResult verifyPlace(Operation *op, const PlaceRef &place, int64_t c
   auto ranks = buffer.getRankShape(), chunks = buffer.getChunkShape();
   if (!ranks || !chunks)
     return success();
+  if (count > product(*chunks)) // copy_c3
+    return op->emitOpError() << "moves " << count << " chunks, the " << side << "'s buffer has "
+                             << product(*chunks);
   SmallVector<int64_t> shape(*ranks);
   shape.append(*chunks);
   bool allConstant = true;

@@ -10,6 +10,12 @@ using namespace mlir;
 namespace ccl {
 namespace {
 
+/// An index far outside stays outside, and can be computed with. No grid is larger.
+int64_t clampChunk(int64_t index) {
+  constexpr int64_t limit = int64_t(1) << 41;
+  return std::clamp(index, -limit, limit);
+}
+
 /// An index map whose operands are slots of the interpreter's register file.
 struct Indices {
   AffineMap map;
@@ -158,7 +164,7 @@ struct BoundPlace {
       for (auto [i, extent] : llvm::enumerate(shape)) {
         int64_t value = registers.evaluate(indices, first + i);
         if (value < 0 || value >= extent)
-          return shape.size() == 1 ? value : int64_t(-1);
+          return shape.size() == 1 ? clampChunk(value) : int64_t(-1);
         position = position * extent + value;
       }
       return position;
@@ -437,7 +443,7 @@ private:
     for (unsigned i = 0; i < shape.size(); ++i)
       coordinates.push_back(registers.evaluate(indices, i));
     o.buffer = number;
-    o.chunk = shape.size() == 1 ? coordinates[0] : linearize(coordinates, shape);
+    o.chunk = shape.size() == 1 ? clampChunk(coordinates[0]) : linearize(coordinates, shape);
     if (auto peer = place.getPeer()) {
       o.kind = model::Operand::Kind::Peer;
       o.peer = rank(peer.getPeer(), peer.getPeerOperands());

@@ -278,6 +278,10 @@ static LogicalResult verifySide(TransferOp op, OperandRange bases, OperandRange 
     if (place.map.getNumResults() != buffer.getNumChunkAxes()) // transfer_c2
       return op.emitOpError() << "a " << side << " needs " << buffer.getNumChunkAxes()
                               << " indices (one per chunk axis), got " << place.map.getNumResults();
+    auto chunks = buffer.getChunkShape();
+    if (chunks && int64_t(op.getCount()) > product(*chunks)) // transfer_c6
+      return op.emitOpError() << "moves " << int64_t(op.getCount()) << " chunks, a " << side
+                              << "'s buffer has " << product(*chunks);
     if (failed(verifyIndexOperands(op, place.map, place.operands))) // transfer_c5
       return failure();
     if (!isFrom && buffer.getRole() == BufferRole::In) // transfer_c7

@@ -65,7 +65,7 @@ static LogicalResult proveMoves(AlgorithmOp algorithm, Plan &plan) {
   recordInPlace(algorithm, report.inPlace);
   if (report.ok() || report.inPlace)
     return success();
-  emitFaults(report.faults, algorithm, locations);
+  emitFaults(report.faults, algorithm.getLoc(), locations);
   return failure();
 }
 
@@ -94,7 +94,7 @@ static LogicalResult take(const FormsReport &forms, const ProgramProof &proof,
   plan.minSlots = std::max(plan.minSlots, forms.minSlots);
   if (forms.disjoint || forms.inPlace)
     return success();
-  emitFaults(forms.faults, algorithm, proof.locations());
+  emitFaults(forms.faults, algorithm.getLoc(), proof.locations());
   return failure();
 }
 

@@ -3,6 +3,8 @@
 #include "frontend/cli/Output.h"
 #include "frontend/cli/Proof.h"
 
+#include "passes/checks/CheckProofs.h"
+
 #include <CLI/App.hpp>
 #include <CLI/Config.hpp>
 #include <CLI/Formatter.hpp>
@@ -38,7 +40,7 @@ static std::string faultJson(const Proof &proof, const model::Fault &fault,
   number("chunk", fault.chunk);
   line.text("have", fault.have);
   line.text("want", fault.want);
-  line.text("loc", locationText(proof.location(fault.loc, fallback)));
+  line.text("loc", locationText(locationAt(fault.loc, proof.locations(), fallback)));
   line.text("message", fault.message);
   return line.str();
 }
@@ -104,7 +106,7 @@ static int checkInstance(Session &session, Input &input, size_t index, bool json
   std::string_view verdict = proof.ok() ? model::verdict({}, proof.contract)
                                         : model::verdict(proof.faults(), proof.contract);
   if (!proof.ok())
-    emitFaults(proof, fallback);
+    emitFaults(proof.faults(), fallback, proof.locations());
   if (json) {
     std::vector<std::string> faults;
     if (!proof.ok())

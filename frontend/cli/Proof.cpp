@@ -7,11 +7,6 @@
 
 namespace ccl::cli {
 
-mlir::Location Proof::location(int32_t loc, mlir::Location fallback) const {
-  bool known = loc >= 0 && size_t(loc) < locations().size();
-  return known ? locations()[size_t(loc)] : fallback;
-}
-
 std::string Proof::forms() const {
   return outOfPlace && inPlace ? "disjoint, in place"
          : outOfPlace          ? "disjoint"
@@ -104,15 +99,6 @@ int prove(Session &session, Instance &instance, Proof &proof, bool expandAll) {
   return proof.isLowered
              ? int(Fine)
              : session.machine(fmt::format("the programs of @{} have {}", proof.algorithm, why));
-}
-
-void emitFaults(const Proof &proof, mlir::Location fallback) {
-  for (const model::Fault &fault : proof.faults()) {
-    mlir::InFlightDiagnostic error = mlir::emitError(proof.location(fault.loc, fallback))
-                                     << fault.message;
-    for (const model::Note &note : fault.notes)
-      error.attachNote(proof.location(note.loc, fallback)) << note.message;
-  }
 }
 
 } // namespace ccl::cli

@@ -37,7 +37,6 @@ struct Proof {
     return isLowered ? programBuffers : moves.buffers;
   }
   const LocationTable &locations() const { return isLowered ? programLocations : moveLocations; }
-  mlir::Location location(int32_t loc, mlir::Location fallback) const;
   /// "disjoint, in place": the forms that hold.
   std::string forms() const;
 };
@@ -46,8 +45,5 @@ struct Proof {
 /// a disproved algorithm is Fine here, and has faults. Unless `expandAll`, large symmetric
 /// programs are proved on one rank, without the moves and programs of the others.
 int prove(Session &session, Instance &instance, Proof &proof, bool expandAll = true);
-
-/// Prints the faults as diagnostics at their places in the source.
-void emitFaults(const Proof &proof, mlir::Location fallback);
 
 } // namespace ccl::cli

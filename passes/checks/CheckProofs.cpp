@@ -16,10 +16,12 @@ namespace ccl {
 #define GEN_PASS_DEF_CCLCHECKPROGRAM
 #include "passes/Passes.h.inc"
 
-void emitFaults(ArrayRef<model::Fault> faults, Operation *op, const LocationTable &locations) {
-  auto at = [&](int32_t loc) {
-    return loc >= 0 && size_t(loc) < locations.size() ? locations[loc] : op->getLoc();
-  };
+Location locationAt(int32_t loc, const LocationTable &locations, Location fallback) {
+  return loc >= 0 && size_t(loc) < locations.size() ? locations[size_t(loc)] : fallback;
+}
+
+void emitFaults(ArrayRef<model::Fault> faults, Location fallback, const LocationTable &locations) {
+  auto at = [&](int32_t loc) { return locationAt(loc, locations, fallback); };
   for (const model::Fault &fault : faults) {
     InFlightDiagnostic d = emitError(at(fault.loc)) << fault.message;
     for (const model::Note &note : fault.notes)
@@ -40,7 +42,7 @@ FailureOr<model::AlgorithmReport> checkAlgorithm(AlgorithmOp algorithm) {
   if (failed(moves))
     return failure();
   model::AlgorithmReport report = model::check(*moves, *contract);
-  emitFaults(report.faults, algorithm, locations);
+  emitFaults(report.faults, algorithm.getLoc(), locations);
   if (!report.ok())
     return failure();
   recordInPlace(algorithm, report.inPlace);
@@ -204,7 +206,7 @@ struct CheckProgram : impl::CclCheckProgramBase<CheckProgram> {
       return failure();
     if (!*forms)
       return algorithm.emitOpError() << "cannot be proved: " << proof.obstacle();
-    emitFaults((*forms)->faults, algorithm, proof.locations());
+    emitFaults((*forms)->faults, algorithm.getLoc(), proof.locations());
     if (!(*forms)->disjoint || (both && !(*forms)->inPlace))
       return failure();
     if (!remark)

@@ -6,8 +6,11 @@
 
 namespace ccl {
 
+/// The source location that a model's `loc` stands for, or `fallback` if it has none.
+mlir::Location locationAt(int32_t loc, const LocationTable &locations, mlir::Location fallback);
+
 /// Emits every fault as an error at its place, with its notes.
-void emitFaults(llvm::ArrayRef<model::Fault> faults, mlir::Operation *op,
+void emitFaults(llvm::ArrayRef<model::Fault> faults, mlir::Location fallback,
                 const LocationTable &locations);
 
 /// Notes on the algorithm (`ccl.in_place`) whether its in-place form holds. If it does not,

@@ -1,5 +1,6 @@
 //===- CacheTest.cpp - The object cache ------------------------------------===//
 #include "codegen/Cache.h"
+#include "test/unit/codegen/Folder.h"
 #include "test/unit/codegen/Support.h"
 
 #include <doctest/doctest.h>
@@ -14,29 +15,6 @@ namespace fs = std::filesystem;
 
 namespace ccl::test {
 namespace {
-
-/// A folder of our own that goes away.
-class Folder {
-public:
-  Folder() {
-    std::string pattern = (fs::temp_directory_path() / "ccl-cache-XXXXXX").string();
-    REQUIRE(mkdtemp(pattern.data()));
-    path = pattern;
-  }
-  ~Folder() {
-    std::error_code ignored;
-    fs::remove_all(path, ignored);
-  }
-  fs::path path;
-};
-
-std::string contentOf(const fs::path &path) {
-  std::ifstream stream(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(stream), {}};
-}
-void write(const fs::path &path, const std::string &content) {
-  std::ofstream(path, std::ios::binary | std::ios::trunc) << content;
-}
 
 std::string whyRefused(const fs::path &folder) {
   auto cache = ObjectCache::open(folder.string());

@@ -1,5 +1,6 @@
 //===- CompileTest.cpp - From choreography to plan --------------------------===//
 #include "codegen/Count.h"
+#include "test/unit/codegen/Folder.h"
 #include "test/unit/codegen/Support.h"
 
 #include <doctest/doctest.h>
@@ -87,28 +88,6 @@ int64_t countWrong(Plan plan, int64_t count, bool inPlace) {
   return wrong;
 }
 
-class Folder {
-public:
-  Folder() {
-    std::string pattern = (fs::temp_directory_path() / "ccl-compile-XXXXXX").string();
-    REQUIRE(mkdtemp(pattern.data()));
-    path = pattern;
-  }
-  ~Folder() {
-    std::error_code ignored;
-    fs::remove_all(path, ignored);
-  }
-  fs::path path;
-};
-
-std::string contentOf(const fs::path &path) {
-  std::ifstream stream(path);
-  return {std::istreambuf_iterator<char>(stream), {}};
-}
-void write(const fs::path &path, const std::string &content) {
-  fs::create_directories(path.parent_path());
-  std::ofstream(path) << content;
-}
 std::string replaced(std::string text, const std::string &from, const std::string &to) {
   size_t at = text.find(from);
   REQUIRE(at != std::string::npos);

@@ -8,6 +8,7 @@
 #include "frontend/cli/Workload.h"
 #include "passes/synthesis/generators/Generators.h"
 #include "runtime/Communicator.h"
+#include "test/unit/Context.h"
 
 #include "doctest/doctest.h"
 
@@ -47,7 +48,7 @@ struct Compiled {
   ElementType type;
 };
 
-Compiled compileCase(mlir::MLIRContext &context, const Case &c, int64_t ranks) {
+Compiled compileCase(const Case &c, int64_t ranks) {
   const Generator *generator = findGenerator(c.collective, c.algorithm);
   REQUIRE(generator);
   GeneratorRequest request;
@@ -55,8 +56,8 @@ Compiled compileCase(mlir::MLIRContext &context, const Case &c, int64_t ranks) {
   request.reduction = c.reduction;
   request.ranks = ranks;
   REQUIRE(generator->refuses(request).empty());
-  auto module =
-      mlir::OwningOpRef<mlir::ModuleOp>(mlir::ModuleOp::create(mlir::UnknownLoc::get(&context)));
+  auto module = mlir::OwningOpRef<mlir::ModuleOp>(
+      mlir::ModuleOp::create(mlir::UnknownLoc::get(&test::context())));
   generator->generate(*module, request);
   CompileOptions options;
   options.type = c.type;
@@ -103,15 +104,11 @@ llvm::Expected<int64_t> takeTurn(Communicator &communicator, int64_t rank, const
 } // namespace
 
 TEST_CASE("programs of all kinds and sizes alternate on one communicator") {
-  mlir::DialectRegistry registry;
-  registerDialects(registry);
-  mlir::MLIRContext context(registry, mlir::MLIRContext::Threading::DISABLED);
-  context.loadAllAvailableDialects();
   for (int64_t ranks : {2, 3, 5}) {
     CAPTURE(ranks);
     std::vector<Compiled> programs;
     for (const Case &c : cases)
-      programs.push_back(compileCase(context, c, ranks));
+      programs.push_back(compileCase(c, ranks));
     CommunicatorOptions options;
     options.slotBytes = 4 << 10; // large counts take several micro-batches
     auto communicator = Communicator::createThreads(ranks, options);
@@ -149,12 +146,8 @@ TEST_CASE("programs of all kinds and sizes alternate on one communicator") {
 }
 
 TEST_CASE("symmetric buffers are reachable by peers and work as operands") {
-  mlir::DialectRegistry registry;
-  registerDialects(registry);
-  mlir::MLIRContext context(registry, mlir::MLIRContext::Threading::DISABLED);
-  context.loadAllAvailableDialects();
   const int64_t ranks = 3, count = 1000;
-  Compiled c = compileCase(context, cases[2], ranks);
+  Compiled c = compileCase(cases[2], ranks);
   auto communicator = Communicator::createThreads(ranks);
   REQUIRE(bool(communicator));
   std::vector<int64_t> wrong(static_cast<size_t>(ranks));

@@ -7,6 +7,8 @@
 
 #include "mlir/IR/Verifier.h"
 
+#include "test/unit/Context.h"
+
 #include <doctest/doctest.h>
 
 #include <bit>
@@ -15,19 +17,9 @@
 
 using namespace ccl;
 using model::Collective;
+using test::context;
 
 namespace {
-
-mlir::MLIRContext &context() {
-  static mlir::MLIRContext *context = [] {
-    mlir::DialectRegistry registry;
-    registerDialects(registry);
-    auto *made = new mlir::MLIRContext(registry, mlir::MLIRContext::Threading::DISABLED);
-    made->loadAllAvailableDialects();
-    return made;
-  }();
-  return *context;
-}
 
 struct Generated {
   mlir::OwningOpRef<mlir::ModuleOp> module;

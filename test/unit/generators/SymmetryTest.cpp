@@ -7,25 +7,17 @@
 
 #include "mlir/IR/OwningOpRef.h"
 
+#include "test/unit/Context.h"
+
 #include <doctest/doctest.h>
 
 #include <random>
 
 using namespace ccl;
 using model::Collective;
+using test::context;
 
 namespace {
-
-mlir::MLIRContext &context() {
-  static mlir::MLIRContext *context = [] {
-    mlir::DialectRegistry registry;
-    registerDialects(registry);
-    auto *made = new mlir::MLIRContext(registry, mlir::MLIRContext::Threading::DISABLED);
-    made->loadAllAvailableDialects();
-    return made;
-  }();
-  return *context;
-}
 
 struct Kind {
   Collective collective;

@@ -39,8 +39,10 @@ std::optional<ElementType> parseElementType(std::string_view text);
 
 struct BufferPlan {
   std::string name;
-  model::Role role;   ///< In, Out or Scratch: lowering leaves no InOut
-  int64_t chunks = 1; ///< linear chunks on every rank
+  model::Role role;        ///< In, Out or Scratch: lowering leaves no InOut
+  int64_t chunks = 1;      ///< linear chunks on every rank
+  bool peersRead = false;  ///< some `ccl.peer` of it is a source
+  bool peersWrite = false; ///< ... a destination
 };
 
 /// All channels of one (direction, tag, slots): the peer is the second index.
@@ -72,6 +74,12 @@ struct Plan {
   bool disjointProved = true; ///< which forms were proved
   bool inPlaceProved = false;
   bool direct = false; ///< some operand is a peer's buffer
+  /// No chunk ever rests in a place of `in` or `out` that belongs to another shard: then
+  /// uneven launches run as they are, else through padded memory.
+  bool unevenSafe = false;
+  /// Symbol of a FinishFunction in `object` that every rank's `out` goes through at the end
+  /// (avg), or "".
+  std::string finish;
   int32_t minSlots = 0;
   int32_t pipelineStages = 1; ///< over 1: launch with several micro-batches
 
@@ -96,7 +104,16 @@ struct ChannelEnd {
   int32_t to = 0;
 };
 
+/// Where a shard of a row lies: elements from the row's start, and how many.
+struct ShardRange {
+  int64_t start = 0, length = 0;
+};
+
 struct KernelArgs;
+/// Copies `bytes` at `address` of the process of `rank` to `to`. Returns 0, or a non-zero
+/// code with which the kernel returns at once.
+using ReadFunction = int32_t (*)(KernelArgs *args, int64_t rank, const void *address, void *to,
+                                 int64_t bytes);
 /// Slow path of a wait: returns 0 when *counter >= value, otherwise a
 /// non-zero code with which the kernel returns at once (abort, time-out).
 using WaitFunction = int32_t (*)(KernelArgs *args, ChannelEnd *end, uint64_t value);
@@ -109,8 +126,16 @@ struct KernelArgs {
   int64_t stride = 0;       ///< elements between chunks in scratch and in a slot
   /// buffers[b]: this rank's memory for Plan::buffers[b].
   void *const *buffers = nullptr;
-  /// peers[rank][b]: another rank's memory, valid after a wait on that rank.
+  /// peers[rank][b]: another rank's memory, valid after a wait on that rank. An address with
+  /// `remoteBit` is one of the other process (without that bit): only `read` gets at it. Only
+  /// buffers that are read by peers and written by none can be so.
   void *const *const *peers = nullptr;
+  static constexpr uint64_t remoteBit = uint64_t(1) << 63;
+  ReadFunction read = nullptr;
+  /// Of an uneven launch: shards[2 * rank] are the shards of that rank's `in` row, as wide as
+  /// the plan's buffer, shards[2 * rank + 1] those of its `out` row. Null: every shard s is
+  /// [s * count, (s + 1) * count).
+  const ShardRange *const *shards = nullptr;
   /// channels[family * ranks + peer], null where unused.
   ChannelEnd *const *channels = nullptr;
   WaitFunction wait = nullptr;
@@ -127,7 +152,14 @@ struct KernelArgs {
 ///   - places: in/out chunk k covers [linearStart(k), linearStart(k) + len) of the
 ///     shard row, slice i of m the part [i len / m, (i + 1) len / m) of it; scratch
 ///     chunk k starts at k * stride; chunk j of a slot at j * stride.
+///   - uneven: shard s of a row starts and is as long as `shards` says, its chunks cut it
+///     as above. The length of a transfer is that of an operand in a row of its own rank if
+///     there is one, else of a row of a peer.
 ///   - length: that of the in/out operand's slice if there is one, else `stride`.
 using Kernel = int32_t (*)(KernelArgs *args);
+
+/// to[i] = final value of from[i], for n elements; `ranks` is the divisor of avg. `to` and
+/// `from` are equal or do not overlap.
+using FinishFunction = void (*)(void *to, const void *from, int64_t n, int64_t ranks);
 
 } // namespace ccl

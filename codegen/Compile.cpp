@@ -91,6 +91,7 @@ static LogicalResult take(const FormsReport &forms, const ProgramProof &proof,
   stats.bySymmetry = proof.remark();
   plan.disjointProved = forms.disjoint;
   plan.inPlaceProved = forms.inPlace;
+  plan.unevenSafe = forms.unevenSafe; // the programs are what runs
   plan.minSlots = std::max(plan.minSlots, forms.minSlots);
   if (forms.disjoint || forms.inPlace)
     return success();
@@ -152,12 +153,16 @@ static HostOptions hostOptions(const CompileOptions &options, const model::Contr
   return host;
 }
 
+/// To be raised when the same program gets other code, or code another ABI.
+constexpr int codeVersion = 2;
+
 /// Everything that the code depends on, as text.
 static std::string cacheText(AlgorithmOp algorithm, const Plan &plan, const HostOptions &options) {
   std::string text = fmt::format(
-      "ccl {}\nLLVM {}\n{}\n{} {} '{}' rank {}\n{} chunks {}\n", CCL_VERSION, LLVM_VERSION_STRING,
-      hostTargetKey(), name(options.type), model::name(options.reduction), options.sanitizer,
-      options.rank, plan.ranks(), plan.contract.chunks);
+      "ccl {} code {}\nLLVM {}\n{}\n{} {} '{}' rank {}\n{} ranks {} chunks {}\n", CCL_VERSION,
+      codeVersion, LLVM_VERSION_STRING, hostTargetKey(), name(options.type),
+      model::name(options.reduction), options.sanitizer, options.rank,
+      model::name(plan.contract.collective), plan.ranks(), plan.contract.chunks);
   llvm::raw_string_ostream stream(text);
   for (auto program : algorithm->getParentOfType<ModuleOp>().getOps<ProgramOp>())
     if (program.getAlgorithm() == algorithm.getSymName()) {

@@ -286,8 +286,27 @@ private:
     return success();
   }
 
+  /// Numbers of the locations of a table's rows, as runs: (rows, number). The op's own, unless
+  /// it is fused of those that wrote the rows, with (rows, index) as metadata.
+  SmallVector<std::pair<int64_t, int32_t>> locateRows(ScheduleOp op) {
+    auto fused = dyn_cast<FusedLoc>(op->getLoc());
+    auto runs = fused ? dyn_cast_or_null<DenseI64ArrayAttr>(fused.getMetadata()) : nullptr;
+    SmallVector<std::pair<int64_t, int32_t>> found;
+    if (runs) {
+      SmallVector<int32_t> numbers;
+      for (Location part : fused.getLocations())
+        numbers.push_back(addLocation(locations, part));
+      for (int64_t i = 0; i + 1 < runs.size(); i += 2)
+        if (runs[i] > 0 && runs[i + 1] >= 0 && runs[i + 1] < int64_t(numbers.size()))
+          found.emplace_back(runs[i], numbers[runs[i + 1]]);
+    }
+    found.emplace_back(INT64_MAX, addLocation(locations, op.getLoc()));
+    return found;
+  }
+
   LogicalResult runSchedule(ScheduleOp op) {
-    int32_t loc = addLocation(locations, op.getLoc());
+    SmallVector<std::pair<int64_t, int32_t>> runs = locateRows(op);
+    size_t run = 0;
     SmallVector<int32_t> numbers;
     for (Value buffer : op.getBuffers())
       numbers.push_back(buffers.find(buffer)->second.number);
@@ -295,6 +314,9 @@ private:
     int64_t last = rows.empty() ? 0 : rows[0];
     for (size_t i = 0; i < rows.size(); i += ScheduleOp::rowSize) {
       ArrayRef<int64_t> r = rows.slice(i, ScheduleOp::rowSize);
+      if (runs[run].first == 0)
+        ++run;
+      --runs[run].first;
       step += r[0] != last;
       last = r[0];
       constexpr int64_t limit = INT32_MAX;
@@ -304,7 +326,7 @@ private:
                       {rankOf(r[5]), numbers[r[6]], r[7]},
                       int32_t(std::min<int64_t>(r[8], INT32_MAX)),
                       step,
-                      loc})))
+                      runs[run].second})))
         return failure();
     }
     return success();

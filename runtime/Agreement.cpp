@@ -3,6 +3,8 @@
 
 #include <fmt/format.h>
 
+#include <cstring>
+
 namespace ccl {
 namespace {
 
@@ -13,27 +15,32 @@ std::string sentence(int64_t first, const A &firstValue, int64_t second, const B
                      firstValue, secondValue);
 }
 
-/// From what a caller means down to what follows from it.
-std::optional<std::string> compare(int64_t first, const Announcement &a, int64_t second,
-                                   const Announcement &b) {
-  const Plan &p = a.program->plan(), &q = b.program->plan();
-  if (&p != &q) {
-    if (p.contract.collective != q.contract.collective)
-      return sentence(first, name(p.contract.collective), second, name(q.contract.collective),
-                      "collective");
-    if (p.contract.reduction != q.contract.reduction)
-      return sentence(first, name(p.contract.reduction), second, name(q.contract.reduction),
-                      "reduction");
-    if (p.type != q.type)
-      return sentence(first, name(p.type), second, name(q.type), "element type");
-    if (p.contract.root != q.contract.root)
-      return sentence(first, p.contract.root, second, q.contract.root, "root");
-    if (p.hash != q.hash)
-      return sentence(first, fmt::format("{} (hash {})", p.program, p.hash), second,
-                      fmt::format("{} (hash {})", q.program, q.hash), "program");
-  }
+/// What a program is, from what a caller means down to what follows from it.
+std::string compareDescriptions(int64_t first, const Announcement &a, int64_t second,
+                                const Announcement &b) {
+  if (a.collective != b.collective)
+    return sentence(first, name(a.collective), second, name(b.collective), "collective");
+  if (a.reduction != b.reduction)
+    return sentence(first, name(a.reduction), second, name(b.reduction), "reduction");
+  if (a.type != b.type)
+    return sentence(first, name(a.type), second, name(b.type), "element type");
+  if (a.root != b.root)
+    return sentence(first, a.root, second, b.root, "root");
+  return sentence(first, fmt::format("{} (hash {})", a.name, a.hash), second,
+                  fmt::format("{} (hash {})", b.name, b.hash), "program");
+}
+
+std::optional<std::string> compareLaunches(int64_t first, const Announcement &a, int64_t second,
+                                           const Announcement &b) {
+  if (a.program != b.program)
+    return compareDescriptions(first, a, second, b);
+  if ((a.uneven != 0) != (b.uneven != 0))
+    return sentence(first, a.uneven ? "uneven" : "even", second, b.uneven ? "uneven" : "even",
+                    "kind of counts");
   if (a.count != b.count)
-    return sentence(first, a.count, second, b.count, "count");
+    return sentence(first, a.count, second, b.count, a.uneven ? "longest count" : "count");
+  if (a.uneven != b.uneven)
+    return fmt::format("ranks {} and {} disagree on the counts of the shards", first, second);
   if (a.form != b.form && a.form != Form::Either && b.form != Form::Either)
     return sentence(first, name(a.form), second, name(b.form), "form");
   if (a.microBatches != b.microBatches)
@@ -41,7 +48,62 @@ std::optional<std::string> compare(int64_t first, const Announcement &a, int64_t
   return std::nullopt;
 }
 
+std::optional<std::string> compare(int64_t first, const Announcement &a, int64_t second,
+                                   const Announcement &b) {
+  if (a.operation != b.operation)
+    return sentence(first, name(a.operation), second, name(b.operation), "operation");
+  if (a.operation == Operation::Launch)
+    return compareLaunches(first, a, second, b);
+  if (a.operation == Operation::Allocate && a.words[0] != b.words[0])
+    return sentence(first, a.words[0], second, b.words[0], "bytes of the allocation");
+  return std::nullopt;
+}
+
+template <size_t n>
+void copyText(char (&to)[n], std::string_view from) {
+  const size_t length = std::min(from.size(), n - 1);
+  std::memcpy(to, from.data(), length);
+  to[length] = 0;
+}
+
 } // namespace
+
+std::string_view name(Form form) {
+  switch (form) {
+  case Form::Disjoint: return "out of place";
+  case Form::InPlace: return "in place";
+  case Form::Either: return "either";
+  }
+  return "?";
+}
+
+std::string_view name(Operation operation) {
+  switch (operation) {
+  case Operation::None: return "none";
+  case Operation::Launch: return "launch";
+  case Operation::Allocate: return "allocate";
+  case Operation::Exchange: return "exchange";
+  case Operation::Split: return "split";
+  case Operation::Publish: return "second step of split";
+  }
+  return "?";
+}
+
+uint64_t fingerprint(std::string_view text) {
+  uint64_t hash = 14695981039346656037ull; // FNV-1a
+  for (unsigned char c : text)
+    hash = (hash ^ c) * 1099511628211ull;
+  return hash | 1; // 0 is taken: none
+}
+
+void describe(const Plan &plan, Announcement &announcement) {
+  announcement.collective = plan.contract.collective;
+  announcement.reduction = plan.contract.reduction;
+  announcement.type = plan.type;
+  announcement.root = plan.contract.root;
+  copyText(announcement.name, plan.program);
+  copyText(announcement.hash, plan.hash);
+}
 
 std::optional<std::string> findDisagreement(const std::vector<const Announcement *> &all) {
   // Each with rank 0, and forms with the first rank whose pointers tell one.

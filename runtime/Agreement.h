@@ -1,24 +1,26 @@
 //===- Agreement.h - Do all ranks want the same? ----------------------------===//
 //
-// At the entry of a launch every rank announces what it is about to do, and
+// At the entry of an operation every rank announces what it is about to do, and
 // compares once all have: before a counter moves, so a disagreement is an error on
 // every rank and never a hang or a wrong result.
 //===----------------------------------------------------------------------===//
 #pragma once
 
-#include "runtime/Launch.h"
+#include "runtime/Control.h"
 
 #include <optional>
+#include <string>
 #include <vector>
 
 namespace ccl {
 
-struct Announcement {
-  std::shared_ptr<LoadedProgram> program; ///< kept alive while others compare
-  int64_t count = 0;
-  Form form = Form::Either;
-  int64_t microBatches = 1;
-};
+std::string_view name(Form form);
+std::string_view name(Operation operation);
+
+/// 64 bits that differ between plans which differ.
+uint64_t fingerprint(std::string_view text);
+/// Fills what says which program it is.
+void describe(const Plan &plan, Announcement &announcement);
 
 /// Which two ranks disagree on what, in words; nothing if all agree. `all` is in the
 /// order of ranks; every rank that looks finds the same sentence.

@@ -1,75 +1,145 @@
 //===- Channels.cpp ---------------------------------------------------------===//
 #include "runtime/Channels.h"
 
-#include "runtime/Communicator.h"
-
 #include <fmt/format.h>
 
+#include <cstring>
+
 namespace ccl {
+namespace {
 
-Channel *ChannelSet::find(const ChannelKey &key) {
-  std::lock_guard lock(mutex);
-  std::unique_ptr<Channel> &place = channels[key];
-  if (place)
-    return place.get();
-  auto channel = std::make_unique<Channel>();
-  if (key.slots > 0 && !channel->slots.reserve(size_t(key.slots) * size_t(slotBytes)))
-    return nullptr;
-  ChannelEnd end;
-  end.slots = key.slots > 0 ? channel->slots.data() : nullptr;
-  end.slotBytes = key.slots > 0 ? slotBytes : 0;
-  end.numSlots = key.slots;
-  end.tag = key.tag;
-
-  channel->sender = end;
-  channel->sender.arrive = &channel->freed;
-  channel->sender.depart = &channel->filled;
-  channel->sender.peer = key.destination;
-  channel->sender.to = 1;
-
-  channel->receiver = end;
-  channel->receiver.arrive = &channel->filled;
-  channel->receiver.depart = &channel->freed;
-  channel->receiver.peer = key.source;
-  place = std::move(channel);
-  return place.get();
+template <typename... T>
+llvm::Error malformed(fmt::format_string<T...> format, T &&...values) {
+  return llvm::make_error<RuntimeError>(
+      Failure::BadArgument, "malformed plan: " + fmt::format(format, std::forward<T>(values)...));
 }
 
-llvm::Expected<std::vector<ChannelEnd *>>
-ChannelSet::resolve(const KernelPlan &kernel, int64_t rank, size_t indexInSet, int64_t ranks) {
-  std::vector<ChannelEnd *> ends(kernel.channels.size() * size_t(ranks), nullptr);
+} // namespace
+
+void ChannelSet::release(bool mayBeInUse) {
+  for (const Block &block : blocks)
+    world.release(block, mayBeInUse);
+  blocks.clear();
+  directory = {};
+  entries = 0;
+  incoming.clear();
+  ends.clear();
+}
+
+/// Calls visit(family, index of the family, peer) for every channel end of the kernel.
+llvm::Error ChannelSet::forEachEnd(const KernelPlan &kernel, size_t indexInSet, Visit visit) const {
   if (kernel.peers.size() < kernel.channels.size())
-    return llvm::make_error<RuntimeError>(
-        Failure::BadArgument,
-        fmt::format("malformed plan: {} has {} channel families, but "
-                    "peers of {}",
-                    kernel.symbol, kernel.channels.size(), kernel.peers.size()));
+    return malformed("{} has {} channel families, but peers of {}", kernel.symbol,
+                     kernel.channels.size(), kernel.peers.size());
   for (size_t f = 0; f < kernel.channels.size(); ++f) {
     const ChannelFamily &family = kernel.channels[f];
     if (indexInSet >= kernel.peers[f].size())
-      return llvm::make_error<RuntimeError>(
-          Failure::BadArgument,
-          fmt::format("malformed plan: {} names no peers of rank {} for channel family {}",
-                      kernel.symbol, rank, f));
+      return malformed("{} names no peers of rank {} for channel family {}", kernel.symbol, rank,
+                       f);
     for (int32_t peer : kernel.peers[f][indexInSet]) {
       if (peer < 0 || peer >= ranks || family.slots < 0)
-        return llvm::make_error<RuntimeError>(
-            Failure::BadArgument,
-            fmt::format("malformed plan: {} gives rank {} a channel to rank {} of {} with {} "
-                        "slots",
-                        kernel.symbol, rank, peer, ranks, family.slots));
-      int32_t me = int32_t(rank);
-      ChannelKey key{family.to ? me : peer, family.to ? peer : me, family.tag, family.slots};
-      Channel *channel = find(key);
-      if (!channel)
-        return llvm::make_error<RuntimeError>(
-            Failure::Machine, fmt::format("no memory for {} slots of {} bytes from rank {} to "
-                                          "rank {}",
-                                          key.slots, slotBytes, key.source, key.destination));
-      ends[f * size_t(ranks) + size_t(peer)] = family.to ? &channel->sender : &channel->receiver;
+        return malformed("{} gives rank {} a channel to rank {} of {} with {} slots", kernel.symbol,
+                         rank, peer, ranks, family.slots);
+      if (llvm::Error e = visit(family, f, peer))
+        return e;
     }
   }
-  return ends;
+  return llvm::Error::success();
+}
+
+llvm::Error ChannelSet::open(const KernelPlan &kernel, size_t indexInSet) {
+  return forEachEnd(kernel, indexInSet,
+                    [&](const ChannelFamily &family, size_t, int32_t peer) -> llvm::Error {
+                      const ChannelKey key{peer, int32_t(rank), family.tag, family.slots};
+                      if (family.to || incoming.count(key))
+                        return llvm::Error::success();
+                      return make(key);
+                    });
+}
+
+llvm::Error ChannelSet::make(const ChannelKey &key) {
+  const size_t bytes = sizeof(Channel) + size_t(key.slots) * size_t(slotBytes);
+  llvm::Expected<Block> block = world.allocate(bytes);
+  if (!block) {
+    std::string why = llvm::toString(block.takeError());
+    return llvm::make_error<RuntimeError>(
+        Failure::Machine, fmt::format("no memory for {} slots of {} bytes from rank {} to rank "
+                                      "{}: {}",
+                                      key.slots, slotBytes, key.source, key.destination, why));
+  }
+  blocks.push_back(*block);
+  auto *channel = new (block->data) Channel;
+  if (llvm::Error e = append({key, world.share(channel)}))
+    return e;
+  incoming[key] = channel;
+  return llvm::Error::success();
+}
+
+/// Others may be reading the directory that they saw at an earlier entry: entries are only
+/// added behind its end, and a full one is left as it is.
+llvm::Error ChannelSet::append(const DirectoryEntry &entry) {
+  const size_t capacity = directory.bytes / sizeof(DirectoryEntry);
+  if (entries == capacity) {
+    llvm::Expected<Block> larger =
+        world.allocate(std::max<size_t>(16, 2 * capacity) * sizeof(DirectoryEntry));
+    if (!larger)
+      return larger.takeError();
+    blocks.push_back(*larger);
+    if (entries > 0)
+      std::memcpy(larger->data, directory.data, entries * sizeof(DirectoryEntry));
+    directory = *larger;
+  }
+  std::memcpy(directory.data + entries * sizeof(DirectoryEntry), &entry, sizeof entry);
+  ++entries;
+  return llvm::Error::success();
+}
+
+ChannelEnd *ChannelSet::keepEnd(const ChannelKey &key, Channel *channel, bool to) {
+  std::unique_ptr<ChannelEnd> &place = ends[{key, to}];
+  if (place)
+    return place.get();
+  place = std::make_unique<ChannelEnd>();
+  place->slots = key.slots > 0 ? channel->slots() : nullptr;
+  place->slotBytes = key.slots > 0 ? slotBytes : 0;
+  place->numSlots = key.slots;
+  place->tag = key.tag;
+  place->arrive = to ? &channel->freed : &channel->filled;
+  place->depart = to ? &channel->filled : &channel->freed;
+  place->peer = to ? key.destination : key.source;
+  place->to = to;
+  return place.get();
+}
+
+llvm::Expected<std::vector<ChannelEnd *>> ChannelSet::resolveWith(const KernelPlan &kernel,
+                                                                  size_t indexInSet, Look look) {
+  std::vector<ChannelEnd *> table(kernel.channels.size() * size_t(ranks), nullptr);
+  auto visit = [&](const ChannelFamily &family, size_t f, int32_t peer) -> llvm::Error {
+    const auto me = int32_t(rank);
+    const ChannelKey key{family.to ? me : peer, family.to ? peer : me, family.tag, family.slots};
+    ChannelEnd *&end = table[f * size_t(ranks) + size_t(peer)];
+    if (!family.to) {
+      end = keepEnd(key, incoming.at(key), false);
+      return llvm::Error::success();
+    }
+    if (auto known = ends.find({key, true}); known != ends.end()) {
+      end = known->second.get();
+      return llvm::Error::success();
+    }
+    const Directory there = look(peer);
+    for (uint64_t i = 0; i < there.size; ++i) {
+      if (there.begin[i].key != key)
+        continue;
+      auto *channel = static_cast<Channel *>(world.reach(there.worldRank, there.begin[i].channel));
+      end = keepEnd(key, channel, true);
+      return llvm::Error::success();
+    }
+    return malformed("rank {} sends to rank {} through tag {} with {} slots, where rank {} does "
+                     "not receive",
+                     rank, peer, family.tag, family.slots, peer);
+  };
+  if (llvm::Error e = forEachEnd(kernel, indexInSet, visit))
+    return e;
+  return table;
 }
 
 } // namespace ccl

@@ -40,10 +40,6 @@ void copyShards(char *to, int64_t toPitch, const char *from, int64_t fromPitch, 
   }
 }
 
-llvm::Error outOfMemory(int64_t bytes) {
-  return refuse(Failure::Machine, "no memory for {} bytes of scratch", bytes);
-}
-
 /// Alignment that keeps every chunk in a slot and in scratch on a cache line, as
 /// far as a slot has room for it.
 int64_t strideAlignment(int64_t elementBytes, int64_t maxStride) {
@@ -105,15 +101,6 @@ llvm::Error findWidth(const Plan &plan, Role role, int64_t shards, int64_t place
 
 } // namespace
 
-std::string_view name(Form form) {
-  switch (form) {
-  case Form::Disjoint: return "out of place";
-  case Form::InPlace: return "in place";
-  case Form::Either: return "either";
-  }
-  return "?";
-}
-
 llvm::Expected<RankFacts> findFacts(const Plan &plan, int64_t rank) {
   const model::Contract &contract = plan.contract;
   RankFacts facts;
@@ -137,6 +124,12 @@ llvm::Expected<RankFacts> findFacts(const Plan &plan, int64_t rank) {
     facts.inPosition = contract.inPosition(rank, 0) / contract.chunks;
   if (outChunks > 0)
     facts.outPosition = contract.outPosition(rank, 0) / contract.chunks;
+  for (const BufferPlan &buffer : plan.buffers) {
+    (buffer.role == Role::In ? facts.inRead : facts.outRead) |=
+        buffer.peersRead && buffer.role != Role::Scratch;
+    (buffer.role == Role::In ? facts.inWritten : facts.outWritten) |=
+        buffer.peersWrite && buffer.role != Role::Scratch;
+  }
   if (llvm::Error e = findWidth(plan, Role::In, facts.inShards, facts.places, facts.inWidth))
     return e;
   if (llvm::Error e = findWidth(plan, Role::Out, facts.outShards, facts.places, facts.outWidth))
@@ -233,13 +226,38 @@ llvm::Expected<LaunchShape> findShape(const Plan &plan, const RankFacts &facts, 
   return shape;
 }
 
+void RankMemory::release(bool mayBeInUse) {
+  for (Block *block : {&scratch, &inStandIn, &outStandIn})
+    if (*block)
+      world.release(std::exchange(*block, {}), mayBeInUse);
+}
+
+llvm::Error RankMemory::reserve(Block &block, int64_t bytes) {
+  if (int64_t(block.bytes) >= bytes)
+    return llvm::Error::success();
+  // The old memory goes first: both at once might not fit.
+  if (block)
+    world.release(std::exchange(block, {}), false);
+  llvm::Expected<Block> larger = world.allocate(size_t(bytes));
+  if (!larger)
+    return refuse(Failure::Machine, "no memory for {} bytes of scratch: {}", bytes,
+                  llvm::toString(larger.takeError()));
+  block = *larger;
+  return llvm::Error::success();
+}
+
+bool RankMemory::isReachable(const void *address, bool read, bool written) const {
+  return (!read && !written) || world.isMapped(address) || (world.canRead() && !written);
+}
+
 llvm::Expected<RankMemory::Bases> RankMemory::placeInPlace(const RankFacts &facts,
                                                            const LaunchShape &shape,
                                                            const LaunchArgs &args,
                                                            int64_t elementBytes) {
   const int64_t shard = shape.count * elementBytes, pitch = shape.runCount * elementBytes;
   auto *out = static_cast<char *>(args.out);
-  const bool exact = !shape.isPadded();
+  const bool exact = !shape.isPadded() && isReachable(out, facts.inRead || facts.outRead,
+                                                      facts.inWritten || facts.outWritten);
   char *base = nullptr;
   bool copyIn = facts.needsIn;
   if (exact && shape.form == Form::InPlace) {
@@ -251,9 +269,9 @@ llvm::Expected<RankMemory::Bases> RankMemory::placeInPlace(const RankFacts &fact
     // Nothing but the places of `out` is touched here: an input does not exist.
     base = out - facts.outPosition * shard;
   } else {
-    if (!outStandIn.reserve(size_t(facts.places * pitch)))
-      return outOfMemory(facts.places * pitch);
-    base = outStandIn.data();
+    if (llvm::Error e = reserve(outStandIn, facts.places * pitch))
+      return e;
+    base = outStandIn.data;
     if (facts.needsOut)
       result = base + facts.outPosition * pitch;
   }
@@ -279,20 +297,22 @@ llvm::Expected<RankMemory::Bases> RankMemory::placeDisjoint(const RankFacts &fac
   if (facts.needsIn) {
     // Kernels do not write `in`: it is const for the caller, too.
     bases.in = const_cast<char *>(static_cast<const char *>(args.in));
-    if (shape.isPadded() || wideIn || shape.form == Form::InPlace) {
-      if (!inStandIn.reserve(size_t(facts.inWidth * pitch)))
-        return outOfMemory(facts.inWidth * pitch);
-      bases.in = inStandIn.data();
+    if (shape.isPadded() || wideIn || shape.form == Form::InPlace ||
+        !isReachable(bases.in, facts.inRead, facts.inWritten)) {
+      if (llvm::Error e = reserve(inStandIn, facts.inWidth * pitch))
+        return e;
+      bases.in = inStandIn.data;
       copyShards(bases.in + (wideIn ? facts.inPosition * pitch : 0), pitch,
                  static_cast<const char *>(args.in), shard, facts.inShards, shard);
     }
   }
   bases.out = static_cast<char *>(args.out);
-  if (shape.isPadded() || wideOut || !facts.needsOut) {
+  if (shape.isPadded() || wideOut || !facts.needsOut ||
+      !isReachable(bases.out, facts.outRead, facts.outWritten)) {
     // A rank without a result may still collect partial ones for others.
-    if (!outStandIn.reserve(size_t(facts.outWidth * pitch)))
-      return outOfMemory(facts.outWidth * pitch);
-    bases.out = outStandIn.data();
+    if (llvm::Error e = reserve(outStandIn, facts.outWidth * pitch))
+      return e;
+    bases.out = outStandIn.data;
     if (facts.needsOut)
       result = bases.out + (wideOut ? facts.outPosition * pitch : 0);
   }
@@ -315,11 +335,11 @@ llvm::Error RankMemory::placeScratch(const Plan &plan, const LaunchShape &shape,
                     plan.buffers[b].chunks, shape.cut.stride);
     total += roundUp(size, int64_t(cacheLine));
   }
-  if (!scratch.reserve(size_t(total)))
-    return outOfMemory(total);
+  if (llvm::Error e = reserve(scratch, total))
+    return e;
   for (size_t b = 0; b < plan.buffers.size(); ++b)
     if (plan.buffers[b].role == Role::Scratch)
-      pointers[b] = scratch.data() + offsets[b];
+      pointers[b] = scratch.data + offsets[b];
   return llvm::Error::success();
 }
 
@@ -339,12 +359,20 @@ llvm::Error RankMemory::place(const Plan &plan, const RankFacts &facts, const La
 }
 
 void RankMemory::finish(const Plan &plan, const RankFacts &facts, const LaunchShape &shape,
-                        const LaunchArgs &args) const {
-  if (!result)
+                        const LaunchArgs &args, FinishFunction finish) const {
+  if (!facts.needsOut)
     return;
   const int64_t bytes = sizeOf(plan.type);
   const int64_t shard = shape.count * bytes, pitch = shape.runCount * bytes;
-  copyShards(static_cast<char *>(args.out), shard, result, pitch, facts.outShards, shard);
+  auto *out = static_cast<char *>(args.out);
+  if (finish) {
+    const char *from = result ? result : out;
+    const int64_t step = result ? pitch : shard;
+    for (int64_t s = 0; s < facts.outShards; ++s)
+      finish(out + s * shard, from + s * step, shape.count, plan.ranks());
+  } else if (result) {
+    copyShards(out, shard, result, pitch, facts.outShards, shard);
+  }
 }
 
 } // namespace ccl

@@ -6,14 +6,10 @@
 //===----------------------------------------------------------------------===//
 #pragma once
 
-#include "runtime/Communicator.h"
-#include "runtime/Memory.h"
+#include "runtime/Member.h"
+#include "runtime/World.h"
 
 namespace ccl {
-
-/// Either: this rank has no input or no output, so its pointers do not tell.
-enum class Form : uint8_t { Disjoint, InPlace, Either };
-std::string_view name(Form form);
 
 /// What a plan says about one rank, found once.
 struct RankFacts {
@@ -23,8 +19,10 @@ struct RankFacts {
   int64_t inPosition = 0, outPosition = 0; ///< in place: shard in the larger buffer
   int64_t inWidth = 0, outWidth = 0;       ///< shards of the plan's buffers
   int64_t places = 0;                      ///< shards of the larger buffer
-  int kernel = -1;                         ///< index into Plan::kernels
-  size_t indexInSet = 0;                   ///< among the ranks of that kernel
+  bool inRead = false, inWritten = false;  ///< by peers, directly
+  bool outRead = false, outWritten = false;
+  int kernel = -1;       ///< index into Plan::kernels
+  size_t indexInSet = 0; ///< among the ranks of that kernel
 };
 llvm::Expected<RankFacts> findFacts(const Plan &plan, int64_t rank);
 
@@ -50,17 +48,24 @@ llvm::Expected<LaunchShape> findShape(const Plan &plan, const RankFacts &facts, 
                                       const LaunchArgs &args, int64_t slotBytes);
 
 /// Memory of one rank that launches share: scratch and stand-ins for the caller's
-/// buffers. Grows only at the start of the owner's launch: by then every peer that
-/// read the old memory directly has told so, since the owner's last launch waited.
+/// buffers, all of it reachable by peers. Grows only at the start of the owner's launch: by
+/// then every peer that read the old memory directly has told so, since the owner's last
+/// launch waited.
 class RankMemory {
 public:
+  explicit RankMemory(World &world) : world(world) {}
+  /// `mayBeInUse` as for World::release.
+  void release(bool mayBeInUse);
+
   /// Fills `pointers` (one per plan buffer) and copies the input where the kernel
-  /// does not take it from the caller's buffer.
+  /// does not take it from the caller's buffer: because the form or the padding asks for
+  /// it, or because peers could not reach that buffer.
   llvm::Error place(const Plan &plan, const RankFacts &facts, const LaunchShape &shape,
                     const LaunchArgs &args, std::vector<void *> &pointers);
-  /// Copies the result out, if the kernel did not write it into the caller's buffer.
+  /// Copies the result out, if the kernel did not write it into the caller's buffer, and
+  /// puts it through `finish`, if there is one.
   void finish(const Plan &plan, const RankFacts &facts, const LaunchShape &shape,
-              const LaunchArgs &args) const;
+              const LaunchArgs &args, FinishFunction finish) const;
 
 private:
   /// Where the kernel finds shard 0 of the plan's `in` and `out`.
@@ -74,8 +79,13 @@ private:
                                       const LaunchArgs &args, int64_t elementBytes);
   llvm::Error placeScratch(const Plan &plan, const LaunchShape &shape,
                            std::vector<void *> &pointers);
+  /// Whether peers that access it as told reach the caller's memory at `address`.
+  bool isReachable(const void *address, bool read, bool written) const;
+  /// Makes room for `bytes`; what was in it is lost if it has to grow.
+  llvm::Error reserve(Block &block, int64_t bytes);
 
-  AlignedBuffer scratch, inStandIn, outStandIn;
+  World &world;
+  Block scratch, inStandIn, outStandIn;
   const char *result = nullptr; ///< where `finish` copies from; null: nothing to copy
 };
 

@@ -1,5 +1,5 @@
 //===- LoadedProgram.cpp - Links object code into this process --------------===//
-#include "runtime/Communicator.h"
+#include "runtime/LoadedProgram.h"
 
 #include "llvm/ExecutionEngine/Orc/ExecutionUtils.h"
 #include "llvm/ExecutionEngine/Orc/LLJIT.h"

@@ -1,7 +1,7 @@
 //===- Settings.cpp ---------------------------------------------------------===//
 #include "runtime/Settings.h"
 
-#include "runtime/Communicator.h"
+#include "runtime/Failure.h"
 #include "runtime/Log.h"
 
 #include "llvm/ADT/StringExtras.h"
@@ -20,7 +20,7 @@ extern char **environ;
 namespace ccl {
 namespace {
 
-enum class Kind : uint8_t { Level, Subsystems, Text, Path, Flag, Seconds, Bytes, Via };
+enum class Kind : uint8_t { Level, Subsystems, Text, Path, Flag, Seconds, Bytes, Via, Number };
 
 struct Entry {
   Setting setting;
@@ -30,7 +30,7 @@ struct Entry {
   std::string_view description;
 };
 
-constexpr std::array<Entry, 12> table = {{
+constexpr std::array<Entry, 15> table = {{
     {Setting::Debug, "CCL_DEBUG", Kind::Level, "WARN",
      "How much is logged; each level includes those before it."},
     {Setting::DebugSubsys, "CCL_DEBUG_SUBSYS", Kind::Subsystems, "ALL",
@@ -55,6 +55,11 @@ constexpr std::array<Entry, 12> table = {{
      "Size of one slot of a channel; larger transfers take more micro-batches."},
     {Setting::Via, "CCL_VIA", Kind::Via, "auto",
      "How data moves: through slots (staged), from memory to memory (direct), or either."},
+    {Setting::Rank, "CCL_RANK", Kind::Number, "",
+     "Rank of this process among those that an application opens a communicator of."},
+    {Setting::Size, "CCL_SIZE", Kind::Number, "", "How many those are."},
+    {Setting::Socket, "CCL_SOCKET", Kind::Path, "",
+     "Path of the Unix socket at which they meet, in a folder that nobody else may enter."},
 }};
 
 constexpr bool isInEnumOrder() {
@@ -75,6 +80,7 @@ std::string_view describe(Kind kind) {
   case Kind::Seconds: return "seconds, over 0";
   case Kind::Bytes: return "bytes, K, M and G are binary";
   case Kind::Via: return "auto, staged or direct";
+  case Kind::Number: return "whole number";
   }
   return "";
 }
@@ -111,6 +117,13 @@ std::optional<double> parseBytes(llvm::StringRef text) {
   if (digits.trim().getAsInteger(10, value) || value == 0 || value > (uint64_t(1) << 40 >> shift))
     return std::nullopt;
   return double(value << shift);
+}
+
+std::optional<double> parseNumber(llvm::StringRef text) {
+  uint32_t value = 0;
+  if (text.empty()) // the default: not known
+    return -1;
+  return text.getAsInteger(10, value) ? std::nullopt : std::optional(double(value));
 }
 
 std::string expandPath(Setting setting, llvm::StringRef text, bool isDefault) {
@@ -177,6 +190,7 @@ llvm::Error Settings::set(size_t index, std::string_view text) {
   case Kind::Flag: number = parseFlag(text); break;
   case Kind::Seconds: number = parseSeconds(text); break;
   case Kind::Bytes: number = parseBytes(text); break;
+  case Kind::Number: number = parseNumber(text); break;
   case Kind::Path: value.text = expandPath(entry.setting, text, false); break;
   case Kind::Text: break;
   }
@@ -234,6 +248,8 @@ void Settings::report() const {
 const std::string &Settings::text(Setting setting) const { return values[size_t(setting)].text; }
 
 bool Settings::flag(Setting setting) const { return values[size_t(setting)].number != 0; }
+
+int64_t Settings::number(Setting setting) const { return int64_t(values[size_t(setting)].number); }
 
 int64_t Settings::bytes(Setting setting) const { return int64_t(values[size_t(setting)].number); }
 

@@ -28,7 +28,10 @@ enum class Setting : uint8_t {
   Algo,
   Timeout,
   SlotBytes,
-  Via
+  Via,
+  Rank,
+  Size,
+  Socket
 };
 
 class Settings {
@@ -48,6 +51,8 @@ public:
   const std::string &text(Setting setting) const;
   bool flag(Setting setting) const;                          ///< CollTrace, AlwaysCompile
   int64_t bytes(Setting setting) const;                      ///< SlotBytes
+  /// Rank, Size; -1 if it is not set.
+  int64_t number(Setting setting) const;
   std::chrono::milliseconds duration(Setting setting) const; ///< Timeout
   /// "default" or "env".
   std::string_view source(Setting setting) const;
@@ -67,7 +72,7 @@ private:
   struct Value {
     std::string text;
     bool fromEnvironment = false;
-    double number = 0; ///< bytes, seconds, 0 or 1
+    double number = 0; ///< bytes, seconds, 0 or 1, a number
   };
   llvm::Error set(size_t index, std::string_view text);
 

@@ -38,7 +38,7 @@ static std::string symbolFor(size_t index, StringRef name) {
 
 /// Buffers are numbered in program order, alike in every program.
 static LogicalResult planBuffers(ProgramOp program, bool first, Plan &plan,
-                                 host::BufferNumbers *numbers) {
+                                 host::BufferNumbers &numbers) {
   size_t number = 0;
   for (auto buffer : program.getBlock().getOps<BufferOp>()) {
     auto shape = buffer.getChunkShape();
@@ -55,24 +55,31 @@ static LogicalResult planBuffers(ProgramOp program, bool first, Plan &plan,
              plan.buffers[number].chunks != part.chunks)
       return buffer.emitOpError("differs from the buffer in this position of another rank's "
                                 "program");
-    if (numbers)
-      (*numbers)[buffer] = int32_t(number);
-    ++number;
+    numbers[buffer] = int32_t(number++);
   }
   return success();
 }
 
-static void planTransfers(ProgramOp program, Plan &plan) {
+/// Whose memory transfers touch, and how much they need in between.
+static void planTransfers(ProgramOp program, const host::BufferNumbers &numbers, Plan &plan) {
   program.walk([&](TransferOp transfer) {
-    bool staged = false;
+    bool staged = false, peerRead = false;
     SmallVector<PlaceRef> places = getFromPlaces(transfer);
+    size_t sources = places.size();
     llvm::append_range(places, getToPlaces(transfer));
-    for (const PlaceRef &place : places) {
+    for (auto [index, place] : llvm::enumerate(places)) {
       staged |= place.isChannel();
-      plan.direct |= bool(place.getPeer());
+      if (!place.getPeer())
+        continue;
+      plan.direct = true;
+      BufferPlan &buffer = plan.buffers[size_t(numbers.lookup(place.getBuffer()))];
+      (index < sources ? buffer.peersRead : buffer.peersWrite) = true;
+      peerRead |= index < sources;
     }
     if (staged)
       plan.maxCount = std::max(plan.maxCount, int64_t(transfer.getCount()));
+    if (peerRead && places.size() > 2)
+      plan.bounceSources = std::max(plan.bounceSources, int32_t(sources));
   });
 }
 
@@ -85,10 +92,19 @@ LogicalResult planHost(AlgorithmOp algorithm, const model::Contract &contract,
   plan.buffers.clear();
   plan.maxCount = 1;
   plan.direct = false;
+  plan.bounceSources = 0;
+  plan.finish.clear();
+  if (options.reduction == model::Reduction::Avg) {
+    if (contract.collective == model::Collective::Custom)
+      return algorithm.emitOpError("has no code for 'avg': the rows of a custom contract do not "
+                                   "say what to divide by");
+    plan.finish = "finish_avg";
+  }
   for (auto [index, program] : llvm::enumerate(programsOf(algorithm, options.rank))) {
-    if (failed(planBuffers(program, index == 0, plan, nullptr)))
+    host::BufferNumbers numbers;
+    if (failed(planBuffers(program, index == 0, plan, numbers)))
       return failure();
-    planTransfers(program, plan);
+    planTransfers(program, numbers, plan);
     KernelPlan &kernel = plan.kernels.emplace_back();
     ArrayRef<int64_t> ranks = program.getRanks();
     for (size_t i = 0; i + 1 < ranks.size(); i += 2)
@@ -110,10 +126,12 @@ FailureOr<std::unique_ptr<llvm::Module>> emitHost(AlgorithmOp algorithm,
   host::Patterns patterns(*module, options.type, options.reduction);
   for (auto [index, program] : llvm::enumerate(programsOf(algorithm, options.rank))) {
     host::BufferNumbers numbers;
-    if (failed(planBuffers(program, false, plan, &numbers)) ||
+    if (failed(planBuffers(program, false, plan, numbers)) ||
         failed(host::emitKernel(program, plan.kernels[index], numbers, plan, patterns, *module)))
       return failure();
   }
+  if (!plan.finish.empty())
+    patterns.emitFinish(plan.finish);
   // LLVM here is built without assertions: wrong IR would be undefined behaviour.
   std::string broken;
   llvm::raw_string_ostream text(broken);

@@ -1,8 +1,10 @@
 //===- Kernel.cpp -----------------------------------------------------------===//
 #include "codegen/host/Kernel.h"
 
+#include "codegen/host/Abi.h"
 #include "codegen/host/Affine.h"
 #include "codegen/host/Channels.h"
+#include "codegen/host/Helpers.h"
 
 #include "llvm/ADT/TypeSwitch.h"
 #include "llvm/IR/MDBuilder.h"
@@ -19,8 +21,11 @@ namespace {
 /// Where an operand of a transfer lies.
 struct Address {
   llvm::Value *base;
-  llvm::Value *chunk; ///< linear chunk; null: the base is a slot, chunk 0
-  bool row;           ///< in a shard row (in, out): by slices, else by strides
+  llvm::Value *chunk = nullptr; ///< linear chunk; null: the base is a slot, chunk 0
+  llvm::Value *row = nullptr;   ///< in a shard row (in, out): its index in KernelArgs::shards,
+                                ///< lies by slices. Null: by strides
+  llvm::Value *peer = nullptr;  ///< whose memory it is, if not this rank's
+  bool mayBeRemote = false;     ///< the base may have KernelArgs::remoteBit
 };
 
 class KernelEmitter {
@@ -28,8 +33,8 @@ public:
   KernelEmitter(ProgramOp program, const KernelPlan &kernel, const BufferNumbers &buffers,
                 const Plan &plan, Patterns &patterns, llvm::Module &module)
       : program(program), kernel(kernel), buffers(buffers), plan(plan), patterns(patterns),
-        module(module), builder(module.getContext()), i64(builder.getInt64Ty()),
-        pointer(builder.getPtrTy()) {}
+        module(module), helpers(module, plan, patterns), builder(module.getContext()),
+        i64(builder.getInt64Ty()), pointer(builder.getPtrTy()) {}
 
   LogicalResult run();
 
@@ -51,35 +56,25 @@ private:
   LogicalResult emitSignal(SignalOp op);
   LogicalResult emitWait(WaitOp op);
   void acquire(llvm::Value *end, bool to);
-  void publish(llvm::Value *end);
-  llvm::Value *nextOperation(llvm::Value *end);
   void waitFor(llvm::Value *end, llvm::Value *ready, llvm::Value *value);
-  Address slotOf(llvm::Value *end);
+  void publish(llvm::Value *end) { builder.CreateCall(helpers.publish(), {end}); }
   void emitPattern(ArrayRef<Address> places, unsigned sources, int64_t count);
-  void emitPatternCall(ArrayRef<Address> places, unsigned sources, llvm::Value *j,
-                       llvm::Value *elements);
+  void emitChunks(ArrayRef<Address> places, unsigned sources, llvm::Value *j,
+                  llvm::Value *elements);
+  void emitCall(ArrayRef<Address> places, unsigned sources, ArrayRef<llvm::Value *> arguments);
+  llvm::Value *emitSlice(const Address &place, llvm::Value *chunk);
+  void failIf(llvm::Value *code, BasicBlock *go);
   void storeProgress();
-  Function *sliceFunction();
-  Function *helper(llvm::StringRef name, llvm::Type *result, ArrayRef<llvm::Type *> parameters,
-                   llvm::function_ref<void(Function *)> emit);
   // Memory
-  llvm::Value *fieldAddress(llvm::Value *base, size_t offset) {
-    return builder.CreateConstInBoundsGEP1_64(builder.getInt8Ty(), base, offset);
-  }
   llvm::Value *field(llvm::Value *base, size_t offset, llvm::Type *type) {
-    return builder.CreateAlignedLoad(type, fieldAddress(base, offset), llvm::Align(8));
+    return loadField(builder, base, offset, type);
   }
-  void storeAtomic(llvm::Value *value, llvm::Value *address, llvm::AtomicOrdering ordering) {
-    builder.CreateAlignedStore(value, address, llvm::Align(8))->setAtomic(ordering);
-  }
-  llvm::Value *loadAtomic(llvm::Type *type, llvm::Value *address, llvm::AtomicOrdering ordering) {
-    llvm::LoadInst *load = builder.CreateAlignedLoad(type, address, llvm::Align(8));
-    load->setAtomic(ordering);
-    return load;
-  }
-  llvm::Value *elementAddress(llvm::Value *base, llvm::Value *elements) {
+  llvm::Value *elementAddress(const Address &place, llvm::Value *elements) {
     llvm::Type *element = builder.getIntNTy(unsigned(sizeOf(plan.type) * 8));
-    return builder.CreateInBoundsGEP(element, base, elements);
+    // A remote address is no pointer of this process.
+    return builder.CreateGEP(element, place.base, elements, "",
+                             place.mayBeRemote ? llvm::GEPNoWrapFlags::none()
+                                               : llvm::GEPNoWrapFlags::inBounds());
   }
   BasicBlock *newBlock(const char *name) {
     return BasicBlock::Create(module.getContext(), name, function);
@@ -91,13 +86,15 @@ private:
   const Plan &plan;
   Patterns &patterns;
   llvm::Module &module;
+  Helpers helpers;
   llvm::IRBuilder<> builder;
   llvm::Type *i64, *pointer;
 
   Function *function = nullptr;
   PHINode *failureCode = nullptr; ///< in the block that every failed wait goes to
-  llvm::Value *args = nullptr, *ranks = nullptr, *count = nullptr, *microBatches = nullptr,
-              *stride = nullptr, *channels = nullptr, *peers = nullptr, *microBatch = nullptr;
+  llvm::Value *args = nullptr, *me = nullptr, *ranks = nullptr, *count = nullptr,
+              *microBatches = nullptr, *stride = nullptr, *channels = nullptr, *peers = nullptr,
+              *shards = nullptr, *microBatch = nullptr;
   /// Indices, channel ends, peers' ranks and base addresses by the value they belong to.
   llvm::DenseMap<Value, llvm::Value *> values;
   int64_t instruction = 0;
@@ -115,14 +112,17 @@ LogicalResult KernelEmitter::run() {
   function->addFnAttr(llvm::Attribute::NoUnwind);
   args = function->getArg(0);
   builder.SetInsertPoint(newBlock("entry"));
+  me = field(args, offsetof(KernelArgs, me), i64);
   ranks = field(args, offsetof(KernelArgs, ranks), i64);
   count = field(args, offsetof(KernelArgs, count), i64);
   microBatches = field(args, offsetof(KernelArgs, microBatches), i64);
   stride = field(args, offsetof(KernelArgs, stride), i64);
   channels = field(args, offsetof(KernelArgs, channels), pointer);
   peers = field(args, offsetof(KernelArgs, peers), pointer);
-  if (Value me = program.getMe())
-    values[me] = field(args, offsetof(KernelArgs, me), i64);
+  if (helpers.mayBeUneven())
+    shards = field(args, offsetof(KernelArgs, shards), pointer);
+  if (Value index = program.getMe())
+    values[index] = me;
 
   BasicBlock *failed = newBlock("failed");
   llvm::IRBuilder<> failedBuilder(failed);
@@ -145,7 +145,7 @@ LogicalResult KernelEmitter::emitMicroBatches() {
     values[buffer] = field(table, size_t(buffers.lookup(buffer)) * sizeof(void *), pointer);
   return emitLoop(builder.getInt64(0), microBatches, 1, [&](llvm::Value *index) {
     microBatch = index;
-    storeAtomic(index, fieldAddress(args, offsetof(KernelArgs, microBatch)),
+    storeAtomic(builder, index, fieldAddress(builder, args, offsetof(KernelArgs, microBatch)),
                 llvm::AtomicOrdering::Monotonic);
     return emitBlock(program.getBlock());
   });
@@ -275,7 +275,8 @@ llvm::Value *KernelEmitter::emitBufferBase(PlaceRef place) {
   llvm::Value *slot = builder.CreateInBoundsGEP(pointer, peers, values.lookup(peer));
   llvm::Value *table = builder.CreateAlignedLoad(pointer, slot, llvm::Align(8));
   size_t offset = size_t(buffers.lookup(place.getBuffer())) * sizeof(void *);
-  return loadAtomic(pointer, fieldAddress(table, offset), llvm::AtomicOrdering::Monotonic);
+  return loadAtomic(builder, pointer, fieldAddress(builder, table, offset),
+                    llvm::AtomicOrdering::Monotonic);
 }
 
 FailureOr<Address> KernelEmitter::emitAddress(TransferOp op, const PlaceRef &place) {
@@ -286,33 +287,37 @@ FailureOr<Address> KernelEmitter::emitAddress(TransferOp op, const PlaceRef &pla
   llvm::Value *chunk = builder.getInt64(0);
   for (auto [index, extent] : llvm::zip_equal(*indices, *buffer.getChunkShape()))
     chunk = builder.CreateAdd(builder.CreateMul(chunk, builder.getInt64(extent)), index);
-  return Address{emitBufferBase(place), chunk, buffer.getRole() != BufferRole::Scratch};
+  Address address{emitBufferBase(place), chunk};
+  if (PeerOp peer = place.getPeer()) {
+    const BufferPlan &facts = plan.buffers[size_t(buffers.lookup(buffer))];
+    address.peer = values.lookup(peer);
+    address.mayBeRemote = facts.peersRead && !facts.peersWrite;
+  }
+  if (buffer.getRole() != BufferRole::Scratch) {
+    llvm::Value *owner = address.peer ? address.peer : me;
+    address.row = builder.CreateAdd(builder.CreateShl(owner, 1),
+                                    builder.getInt64(buffer.getRole() == BufferRole::Out));
+  }
+  return address;
 }
 
 //===----------------------------------------------------------------------===//
 // Instructions
 //===----------------------------------------------------------------------===//
 
-/// An internal function of the module; `emit` writes its body the first time.
-Function *KernelEmitter::helper(llvm::StringRef name, llvm::Type *result,
-                                ArrayRef<llvm::Type *> parameters,
-                                llvm::function_ref<void(Function *)> emit) {
-  if (Function *known = module.getFunction(name))
-    return known;
-  llvm::IRBuilder<>::InsertPointGuard guard(builder);
-  Function *function = Function::Create(llvm::FunctionType::get(result, parameters, false),
-                                        Function::InternalLinkage, name, module);
-  function->addFnAttr(llvm::Attribute::NoInline);
-  function->addFnAttr(llvm::Attribute::NoUnwind);
-  builder.SetInsertPoint(BasicBlock::Create(module.getContext(), "entry", function));
-  emit(function);
-  return function;
+void KernelEmitter::storeProgress() {
+  storeAtomic(builder, builder.getInt64(instruction++),
+              fieldAddress(builder, args, offsetof(KernelArgs, instruction)),
+              llvm::AtomicOrdering::Monotonic);
 }
 
-void KernelEmitter::storeProgress() {
-  storeAtomic(builder.getInt64(instruction++),
-              fieldAddress(args, offsetof(KernelArgs, instruction)),
-              llvm::AtomicOrdering::Monotonic);
+/// Leaves the kernel with `code` if that is not 0.
+void KernelEmitter::failIf(llvm::Value *code, BasicBlock *go) {
+  failureCode->addIncoming(code, builder.GetInsertBlock());
+  builder.CreateCondBr(builder.CreateICmpEQ(code, builder.getInt32(0)), go,
+                       failureCode->getParent(),
+                       llvm::MDBuilder(module.getContext()).createLikelyBranchWeights());
+  builder.SetInsertPoint(go);
 }
 
 /// Goes on if `ready`, else through the runtime, which polls, yields and may give up.
@@ -323,18 +328,14 @@ void KernelEmitter::waitFor(llvm::Value *end, llvm::Value *ready, llvm::Value *v
   builder.SetInsertPoint(slow);
   auto *type = llvm::FunctionType::get(builder.getInt32Ty(), {pointer, pointer, i64}, false);
   llvm::Value *wait = field(args, offsetof(KernelArgs, wait), pointer);
-  llvm::Value *code = builder.CreateCall(type, wait, {args, end, value});
-  failureCode->addIncoming(code, slow);
-  builder.CreateCondBr(builder.CreateICmpEQ(code, builder.getInt32(0)), go,
-                       failureCode->getParent(), likely);
-  builder.SetInsertPoint(go);
+  failIf(builder.CreateCall(type, wait, {args, end, value}), go);
 }
 
 /// Waits until the slot that comes next is filled (`from`) or free (`to`).
 void KernelEmitter::acquire(llvm::Value *end, bool to) {
   llvm::Value *next = field(end, offsetof(ChannelEnd, next), i64);
   llvm::Value *counter = field(end, offsetof(ChannelEnd, arrive), pointer);
-  llvm::Value *arrived = loadAtomic(i64, counter, llvm::AtomicOrdering::Acquire);
+  llvm::Value *arrived = loadAtomic(builder, i64, counter, llvm::AtomicOrdering::Acquire);
   llvm::Value *needed = builder.CreateAdd(next, builder.getInt64(1));
   llvm::Value *value = needed;
   if (to) {
@@ -347,26 +348,6 @@ void KernelEmitter::acquire(llvm::Value *end, bool to) {
   waitFor(end, builder.CreateICmpUGE(arrived, needed), value);
 }
 
-/// `void publish(end)`: *depart = ++next. What takes part in every transfer is a function
-/// of its own: inlined, it makes up most of the time that LLVM needs.
-void KernelEmitter::publish(llvm::Value *end) {
-  Function *function = helper("publish", builder.getVoidTy(), {pointer}, [&](Function *self) {
-    llvm::Value *next = nextOperation(self->getArg(0));
-    storeAtomic(next, field(self->getArg(0), offsetof(ChannelEnd, depart), pointer),
-                llvm::AtomicOrdering::Release);
-    builder.CreateRetVoid();
-  });
-  builder.CreateCall(function, {end});
-}
-
-/// ++next
-llvm::Value *KernelEmitter::nextOperation(llvm::Value *end) {
-  llvm::Value *next = field(end, offsetof(ChannelEnd, next), i64);
-  next = builder.CreateAdd(next, builder.getInt64(1));
-  builder.CreateAlignedStore(next, fieldAddress(end, offsetof(ChannelEnd, next)), llvm::Align(8));
-  return next;
-}
-
 LogicalResult KernelEmitter::emitSignal(SignalOp op) {
   storeProgress();
   publish(values.lookup(op.getChannel()));
@@ -377,22 +358,8 @@ LogicalResult KernelEmitter::emitWait(WaitOp op) {
   storeProgress();
   llvm::Value *end = values.lookup(op.getChannel());
   acquire(end, /*to=*/false);
-  nextOperation(end);
+  Helpers::nextOperation(builder, end);
   return success();
-}
-
-/// `ptr slot(end)`: the slot of the operation that comes next.
-Address KernelEmitter::slotOf(llvm::Value *end) {
-  Function *function = helper("slot", pointer, {pointer}, [&](Function *self) {
-    llvm::Value *end = self->getArg(0);
-    llvm::Value *number = builder.CreateURem(field(end, offsetof(ChannelEnd, next), i64),
-                                             field(end, offsetof(ChannelEnd, numSlots), i64));
-    llvm::Value *offset =
-        builder.CreateMul(number, field(end, offsetof(ChannelEnd, slotBytes), i64));
-    llvm::Value *slots = field(end, offsetof(ChannelEnd, slots), pointer);
-    builder.CreateRet(builder.CreateInBoundsGEP(builder.getInt8Ty(), slots, offset));
-  });
-  return {builder.CreateCall(function, {end}), nullptr, false};
 }
 
 LogicalResult KernelEmitter::emitTransfer(TransferOp op) {
@@ -413,9 +380,11 @@ LogicalResult KernelEmitter::emitTransfer(TransferOp op) {
     }
   SmallVector<Address> addresses;
   for (const PlaceRef &place : places) {
-    FailureOr<Address> address = place.isChannel()
-                                     ? FailureOr<Address>(slotOf(values.lookup(place.base)))
-                                     : emitAddress(op, place);
+    if (place.isChannel()) {
+      addresses.push_back({builder.CreateCall(helpers.slot(), {values.lookup(place.base)})});
+      continue;
+    }
+    FailureOr<Address> address = emitAddress(op, place);
     if (failed(address))
       return failure();
     addresses.push_back(*address);
@@ -426,81 +395,76 @@ LogicalResult KernelEmitter::emitTransfer(TransferOp op) {
   return success();
 }
 
-/// Where slice `i` of `m` of chunk `k` begins in a shard row, and its length:
-/// `{i64, i64} slice(k, count, i, m)`. The chunks per shard are those of the module.
-Function *KernelEmitter::sliceFunction() {
-  llvm::Type *pair = llvm::StructType::get(i64, i64);
-  Function *slice = helper("slice", pair, {i64, i64, i64, i64}, [&](Function *self) {
-    llvm::Value *k = self->getArg(0), *n = self->getArg(1), *i = self->getArg(2),
-                *m = self->getArg(3);
-    // Nothing below is negative.
-    llvm::Value *chunks = builder.getInt64(plan.contract.chunks), *one = builder.getInt64(1);
-    auto times = [&](llvm::Value *a, llvm::Value *b) { return builder.CreateMul(a, b); };
-    auto over = [&](llvm::Value *a, llvm::Value *b) { return builder.CreateUDiv(a, b); };
-    llvm::Value *c = builder.CreateURem(k, chunks);
-    llvm::Value *low = over(times(c, n), chunks);
-    llvm::Value *high = over(times(builder.CreateAdd(c, one), n), chunks);
-    llvm::Value *start = builder.CreateAdd(times(over(k, chunks), n), low);
-    llvm::Value *length = builder.CreateSub(high, low);
-    BasicBlock *entry = builder.GetInsertBlock();
-    BasicBlock *cut = BasicBlock::Create(module.getContext(), "cut", self);
-    BasicBlock *done = BasicBlock::Create(module.getContext(), "done", self);
-    builder.CreateCondBr(builder.CreateICmpEQ(m, one), done, cut); // spares two divisions
-
-    builder.SetInsertPoint(cut);
-    llvm::Value *first = over(times(i, length), m);
-    llvm::Value *last = over(times(builder.CreateAdd(i, one), length), m);
-    llvm::Value *cutStart = builder.CreateAdd(start, first);
-    llvm::Value *cutLength = builder.CreateSub(last, first);
-    builder.CreateBr(done);
-
-    builder.SetInsertPoint(done);
-    auto join = [&](llvm::Value *whole, llvm::Value *part) {
-      PHINode *phi = builder.CreatePHI(i64, 2);
-      phi->addIncoming(whole, entry);
-      phi->addIncoming(part, cut);
-      return phi;
-    };
-    llvm::Value *results[] = {join(start, cutStart), join(length, cutLength)};
-    builder.CreateAggregateRet(results, 2);
-  });
-  slice->addFnAttr(llvm::Attribute::WillReturn); // so that equal calls become one
-  slice->setDoesNotAccessMemory();
-  return slice;
+/// Start and length of a chunk in a shard row.
+llvm::Value *KernelEmitter::emitSlice(const Address &place, llvm::Value *chunk) {
+  SmallVector<llvm::Value *> arguments{chunk, count, microBatch, microBatches};
+  if (helpers.mayBeUneven())
+    arguments.append({shards, place.row});
+  return builder.CreateCall(helpers.slice(), arguments);
 }
 
-/// Calls the pattern for the chunks `j` further on. `elements` is the length if the
-/// places do not tell.
-void KernelEmitter::emitPatternCall(ArrayRef<Address> places, unsigned sources, llvm::Value *j,
-                                    llvm::Value *elements) {
+/// Calls the pattern for the chunks `j` further on. `elements` is the length if no place
+/// tells; this rank's places come first, since in an uneven launch peers' may be longer.
+void KernelEmitter::emitChunks(ArrayRef<Address> places, unsigned sources, llvm::Value *j,
+                               llvm::Value *elements) {
   SmallVector<llvm::Value *> arguments;
   llvm::Value *length = nullptr;
+  bool isOurs = false;
   for (const Address &place : places) {
     llvm::Value *chunk = place.chunk ? builder.CreateAdd(place.chunk, j) : j;
     if (!place.row) {
-      arguments.push_back(elementAddress(place.base, builder.CreateMul(chunk, stride)));
+      arguments.push_back(elementAddress(place, builder.CreateMul(chunk, stride)));
       continue;
     }
-    llvm::Value *slice =
-        builder.CreateCall(sliceFunction(), {chunk, count, microBatch, microBatches});
-    arguments.push_back(elementAddress(place.base, builder.CreateExtractValue(slice, 0)));
-    if (!length)
+    llvm::Value *slice = emitSlice(place, chunk);
+    arguments.push_back(elementAddress(place, builder.CreateExtractValue(slice, 0)));
+    if (!length || (!isOurs && !place.peer)) {
       length = builder.CreateExtractValue(slice, 1);
+      isOurs = !place.peer;
+    }
   }
   arguments.push_back(length ? length : elements);
-  builder.CreateCall(patterns.get(sources, unsigned(places.size()) - sources), arguments);
+  emitCall(places, sources, arguments);
+}
+
+/// Calls the pattern; if a source turns out to be another process' memory, through a read.
+void KernelEmitter::emitCall(ArrayRef<Address> places, unsigned sources,
+                             ArrayRef<llvm::Value *> arguments) {
+  unsigned destinations = unsigned(places.size()) - sources;
+  Function *pattern = patterns.get(sources, destinations);
+  llvm::Value *any = nullptr;
+  for (unsigned s = 0; s < sources; ++s)
+    if (places[s].mayBeRemote) {
+      llvm::Value *remote = isRemote(builder, arguments[s]);
+      any = any ? builder.CreateOr(any, remote) : remote;
+    }
+  if (!any) {
+    builder.CreateCall(pattern, arguments);
+    return;
+  }
+  BasicBlock *fetch = newBlock("fetch"), *mapped = newBlock("mapped"), *done = newBlock("done");
+  builder.CreateCondBr(any, fetch, mapped);
+  builder.SetInsertPoint(fetch);
+  SmallVector<llvm::Value *> fetched{args};
+  for (const Address &source : places.take_front(sources))
+    fetched.push_back(source.peer ? source.peer : me);
+  llvm::append_range(fetched, arguments);
+  failIf(builder.CreateCall(helpers.fetch(sources, destinations), fetched), done);
+  builder.SetInsertPoint(mapped);
+  builder.CreateCall(pattern, arguments);
+  builder.CreateBr(done);
+  builder.SetInsertPoint(done);
 }
 
 void KernelEmitter::emitPattern(ArrayRef<Address> places, unsigned sources, int64_t chunks) {
   llvm::Value *zero = builder.getInt64(0);
   if (llvm::none_of(places, [](const Address &place) { return place.row; }))
     // Strided places hold adjacent chunks back to back.
-    return emitPatternCall(places, sources, zero,
-                           builder.CreateMul(stride, builder.getInt64(chunks)));
+    return emitChunks(places, sources, zero, builder.CreateMul(stride, builder.getInt64(chunks)));
   if (chunks == 1)
-    return emitPatternCall(places, sources, zero, nullptr);
+    return emitChunks(places, sources, zero, nullptr);
   (void)emitLoop(zero, builder.getInt64(chunks), 1, [&](llvm::Value *j) {
-    emitPatternCall(places, sources, j, nullptr);
+    emitChunks(places, sources, j, nullptr);
     return success();
   });
 }

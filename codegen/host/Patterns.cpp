@@ -1,79 +1,11 @@
 //===- Patterns.cpp ---------------------------------------------------------===//
 #include "codegen/host/Patterns.h"
 
-#include "llvm/IR/MDBuilder.h"
-
 #include <fmt/format.h>
 
 using namespace llvm;
 
 namespace ccl::host {
-
-static bool isFloat(ElementType type) {
-  return type == ElementType::F32 || type == ElementType::F64;
-}
-
-static bool isSigned(ElementType type) {
-  return type == ElementType::I8 || type == ElementType::I32 || type == ElementType::I64;
-}
-
-static bool isInteger(ElementType type) {
-  return isSigned(type) || type == ElementType::U8 || type == ElementType::U32 ||
-         type == ElementType::U64;
-}
-
-std::string Patterns::whyNotReducible() const {
-  using model::Reduction;
-  if (reduction == Reduction::None)
-    return "no reduction is given: the contract names none";
-  bool arithmetic = reduction == Reduction::Sum || reduction == Reduction::Prod ||
-                    reduction == Reduction::Min || reduction == Reduction::Max;
-  bool bitwise =
-      reduction == Reduction::Band || reduction == Reduction::Bor || reduction == Reduction::Bxor;
-  if ((arithmetic && (isInteger(type) || isFloat(type))) || (bitwise && isInteger(type)))
-    return "";
-  return fmt::format("the host backend has no '{}' of '{}' elements", model::name(reduction),
-                     name(type));
-}
-
-Type *Patterns::elementType() {
-  LLVMContext &context = module.getContext();
-  if (type == ElementType::F32)
-    return Type::getFloatTy(context);
-  if (type == ElementType::F64)
-    return Type::getDoubleTy(context);
-  return IntegerType::get(context, unsigned(sizeOf(type) * 8));
-}
-
-/// The smaller (or larger) of two floats; NaN if either is. One compare-select alone
-/// is `minps`, which yields b when a is NaN: the second select puts a's NaN back.
-/// LLVM's `minimum` would also order -0 before +0, which costs x86 several more
-/// instructions and no user of MPI or NCCL relies on.
-static Value *selectFloat(IRBuilderBase &builder, CmpInst::Predicate predicate, Value *a,
-                          Value *b) {
-  Value *better = builder.CreateSelect(builder.CreateFCmp(predicate, a, b), a, b);
-  return builder.CreateSelect(builder.CreateFCmpUNO(a, a), a, better);
-}
-
-Value *Patterns::combine(IRBuilderBase &builder, Value *a, Value *b) {
-  using model::Reduction;
-  bool real = isFloat(type), isS = isSigned(type);
-  switch (reduction) {
-  case Reduction::Sum: return real ? builder.CreateFAdd(a, b) : builder.CreateAdd(a, b);
-  case Reduction::Prod: return real ? builder.CreateFMul(a, b) : builder.CreateMul(a, b);
-  case Reduction::Min:
-    return real ? selectFloat(builder, CmpInst::FCMP_OLT, a, b)
-                : builder.CreateBinaryIntrinsic(isS ? Intrinsic::smin : Intrinsic::umin, a, b);
-  case Reduction::Max:
-    return real ? selectFloat(builder, CmpInst::FCMP_OGT, a, b)
-                : builder.CreateBinaryIntrinsic(isS ? Intrinsic::smax : Intrinsic::umax, a, b);
-  case Reduction::Band: return builder.CreateAnd(a, b);
-  case Reduction::Bor: return builder.CreateOr(a, b);
-  case Reduction::Bxor: return builder.CreateXor(a, b);
-  default: // refused by whyNotReducible
-    llvm_unreachable("reduction without code");
-  }
-}
 
 /// libc's memcpy knows the best vectors and when to bypass the cache.
 void Patterns::emitMemcpy(Function *function) {
@@ -91,15 +23,12 @@ void Patterns::emitMemcpy(Function *function) {
   builder.CreateRetVoid();
 }
 
-void Patterns::emitLoop(Function *function, unsigned sources) {
+void Patterns::emitLoop(IRBuilderBase &builder, ArrayRef<Value *> sources,
+                        ArrayRef<Value *> destinations, Value *n, unsigned lanes, Body body) {
   LLVMContext &context = module.getContext();
-  BasicBlock *entry = BasicBlock::Create(context, "entry", function);
-  BasicBlock *loop = BasicBlock::Create(context, "loop", function);
-  BasicBlock *done = BasicBlock::Create(context, "done", function);
-  unsigned numPointers = unsigned(function->arg_size()) - 1;
-  Value *n = function->getArg(numPointers);
-
-  IRBuilder<> builder(entry);
+  BasicBlock *entry = builder.GetInsertBlock();
+  BasicBlock *loop = BasicBlock::Create(context, "loop", entry->getParent());
+  BasicBlock *done = BasicBlock::Create(context, "done", entry->getParent());
   builder.CreateCondBr(builder.CreateICmpSLE(n, builder.getInt64(0)), done, loop);
 
   // Exactly equal pointers only carry dependences within one iteration. Saying so
@@ -107,18 +36,19 @@ void Patterns::emitLoop(Function *function, unsigned sources) {
   MDNode *group = MDNode::getDistinct(context, {});
   builder.SetInsertPoint(loop);
   PHINode *i = builder.CreatePHI(builder.getInt64Ty(), 2, "i");
-  Type *element = elementType();
+  Type *element = elements.memoryType();
   Align align(sizeOf(type));
-  Value *value = nullptr;
-  for (unsigned s = 0; s < sources; ++s) {
-    Value *address = builder.CreateInBoundsGEP(element, function->getArg(s), i);
-    LoadInst *load = builder.CreateAlignedLoad(element, address, align);
+  SmallVector<Value *> loaded;
+  for (Value *source : sources) {
+    LoadInst *load =
+        builder.CreateAlignedLoad(element, builder.CreateInBoundsGEP(element, source, i), align);
     load->setMetadata(LLVMContext::MD_access_group, group);
-    value = value ? combine(builder, value, load) : load;
+    loaded.push_back(load);
   }
-  for (unsigned d = sources; d < numPointers; ++d) {
-    Value *address = builder.CreateInBoundsGEP(element, function->getArg(d), i);
-    StoreInst *store = builder.CreateAlignedStore(value, address, align);
+  Value *value = body(builder, loaded);
+  for (Value *destination : destinations) {
+    StoreInst *store = builder.CreateAlignedStore(
+        value, builder.CreateInBoundsGEP(element, destination, i), align);
     store->setMetadata(LLVMContext::MD_access_group, group);
   }
   Value *next = builder.CreateNUWAdd(i, builder.getInt64(1));
@@ -126,14 +56,29 @@ void Patterns::emitLoop(Function *function, unsigned sources) {
   i->addIncoming(builder.getInt64(0), entry);
   i->addIncoming(next, loop);
 
-  MDNode *parallel =
-      MDNode::get(context, {MDString::get(context, "llvm.loop.parallel_accesses"), group});
-  MDNode *id = MDNode::getDistinct(context, {nullptr, parallel});
+  SmallVector<Metadata *> facts{nullptr};
+  facts.push_back(
+      MDNode::get(context, {MDString::get(context, "llvm.loop.parallel_accesses"), group}));
+  // LLVM goes by what lies in memory and then splits the wider vectors of what is computed.
+  if (lanes)
+    facts.push_back(MDNode::get(context, {MDString::get(context, "llvm.loop.vectorize.width"),
+                                          ConstantAsMetadata::get(builder.getInt32(lanes))}));
+  MDNode *id = MDNode::getDistinct(context, facts);
   id->replaceOperandWith(0, id);
   back->setMetadata(LLVMContext::MD_loop, id);
 
   builder.SetInsertPoint(done);
   builder.CreateRetVoid();
+}
+
+Function *Patterns::create(StringRef name, ArrayRef<Type *> parameters,
+                           Function::LinkageTypes linkage) {
+  Type *nothing = Type::getVoidTy(module.getContext());
+  auto *function =
+      Function::Create(FunctionType::get(nothing, parameters, false), linkage, name, module);
+  function->addFnAttr(Attribute::NoInline);
+  function->addFnAttr(Attribute::NoUnwind);
+  return function;
 }
 
 Function *Patterns::get(unsigned sources, unsigned destinations) {
@@ -144,14 +89,41 @@ Function *Patterns::get(unsigned sources, unsigned destinations) {
   LLVMContext &context = module.getContext();
   SmallVector<Type *> parameters(sources + destinations, PointerType::get(context, 0));
   parameters.push_back(Type::getInt64Ty(context));
-  auto *function = Function::Create(FunctionType::get(Type::getVoidTy(context), parameters, false),
-                                    Function::InternalLinkage, name, module);
-  function->addFnAttr(Attribute::NoInline);
-  function->addFnAttr(Attribute::NoUnwind);
-  if (sources == 1 && destinations == 1)
+  Function *function = create(name, parameters, Function::InternalLinkage);
+  if (sources == 1 && destinations == 1) {
     emitMemcpy(function);
-  else
-    emitLoop(function, sources);
+    return function;
+  }
+  SmallVector<Value *> pointers;
+  for (unsigned p = 0; p < sources + destinations; ++p)
+    pointers.push_back(function->getArg(p));
+  auto combineAll = [&](IRBuilderBase &builder, ArrayRef<Value *> loaded) -> Value * {
+    if (loaded.size() == 1)
+      return loaded.front();
+    Value *value = elements.fromMemory(builder, loaded.front());
+    for (Value *other : loaded.drop_front())
+      value = elements.combine(builder, value, elements.fromMemory(builder, other));
+    return elements.toMemory(builder, value);
+  };
+  IRBuilder<> builder(BasicBlock::Create(context, "entry", function));
+  emitLoop(builder, ArrayRef(pointers).take_front(sources), ArrayRef(pointers).drop_front(sources),
+           function->getArg(sources + destinations), sources > 1 ? elements.lanes(false) : 0,
+           combineAll);
+  return function;
+}
+
+Function *Patterns::emitFinish(StringRef name) {
+  LLVMContext &context = module.getContext();
+  Type *pointer = PointerType::get(context, 0), *i64 = Type::getInt64Ty(context);
+  Function *function = create(name, {pointer, pointer, i64, i64}, Function::ExternalLinkage);
+  IRBuilder<> builder(BasicBlock::Create(context, "entry", function));
+  Value *divisor = elements.divisor(builder, function->getArg(3));
+  auto divide = [&](IRBuilderBase &builder, ArrayRef<Value *> loaded) {
+    Value *value = elements.fromMemory(builder, loaded.front());
+    return elements.toMemory(builder, elements.divide(builder, value, divisor));
+  };
+  emitLoop(builder, {function->getArg(1)}, {function->getArg(0)}, function->getArg(2),
+           elements.lanes(true), divide);
   return function;
 }
 

@@ -1,6 +1,8 @@
 //===- Target.cpp - LLVM IR to object code for this machine ----------------===//
 #include "codegen/host/EmitHost.h"
 
+#include "codegen/host/Patterns.h"
+
 #include "llvm/Analysis/TargetLibraryInfo.h"
 #include "llvm/IR/LegacyPassManager.h"
 #include "llvm/MC/TargetRegistry.h"
@@ -28,6 +30,7 @@ namespace {
 struct HostTarget {
   std::string triple, cpu, features;
   bool wide = false; ///< 512-bit vectors
+  host::Processor processor;
 
   static const HostTarget &get() {
     static const HostTarget target;
@@ -38,11 +41,19 @@ private:
   HostTarget() : triple(sys::getProcessTriple()), cpu(sys::getHostCPUName()) {
     InitializeNativeTarget();
     InitializeNativeTargetAsmPrinter();
+    processor.convertsHalf = Triple(triple).isAArch64();
     std::vector<std::string> names; // sorted: the order of a StringMap is arbitrary
     for (const auto &feature : sys::getHostCPUFeatures()) {
       names.push_back((feature.second ? "+" : "-") + feature.first().str());
-      wide |= feature.second && feature.first() == "avx512bw";
+      if (!feature.second)
+        continue;
+      wide |= feature.first() == "avx512bw";
+      if (feature.first() == "avx2")
+        processor.vectorBits = std::max(processor.vectorBits, 256u);
+      processor.convertsHalf |= feature.first() == "f16c";
     }
+    if (wide)
+      processor.vectorBits = 512;
     llvm::sort(names);
     features = llvm::join(names, ",");
   }
@@ -54,6 +65,8 @@ std::string hostTargetKey() {
   const HostTarget &host = HostTarget::get();
   return host.triple + " " + host.cpu + " " + host.features;
 }
+
+host::Processor host::hostProcessor() { return HostTarget::get().processor; }
 
 static Expected<std::unique_ptr<TargetMachine>> createMachine() {
   const HostTarget &host = HostTarget::get();

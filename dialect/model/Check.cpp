@@ -181,6 +181,7 @@ AlgorithmReport check(const Moves &moves, const Contract &contract, const CheckO
   disjoint.run();
   report.faults = std::move(disjoint.execution.faults);
   report.divisible = disjoint.execution.divisible;
+  report.unevenSafe = report.ok() && disjoint.execution.isUnevenSafe();
 
   bool whole = false, in = false, out = false;
   for (const Buffer &buffer : moves.buffers) {
@@ -198,6 +199,8 @@ AlgorithmReport check(const Moves &moves, const Contract &contract, const CheckO
     inPlace.run();
     report.inPlaceFaults = std::move(inPlace.execution.faults);
     report.inPlace = report.inPlaceFaults.empty();
+    if (report.inPlace)
+      report.unevenSafe = (report.unevenSafe || !report.ok()) && inPlace.execution.isUnevenSafe();
   }
   return report;
 }

@@ -54,6 +54,10 @@ struct AlgorithmReport {
   /// A chunk rests in an in/out place of another length class: only counts
   /// divisible by `chunks` run without padding.
   bool divisible = false;
+  /// In every form that holds: no chunk rests in an in/out place whose shard (all_to_all: whose
+  /// pair of ranks) is not its own, none in one of another length class, and what is combined
+  /// is of one shard. Then lengths fit, whatever lengths a launch gives to the shards.
+  bool unevenSafe = false;
   uint64_t moves = 0;
   bool ok() const { return faults.empty(); }
 };
@@ -69,6 +73,7 @@ struct ProgramReport {
   int32_t minSlots = 0;
   uint64_t instructions = 0; ///< of all ranks
   bool divisible = false;    ///< as of the algorithm
+  bool unevenSafe = false;   ///< as of the algorithm, of the form asked for
   bool ok() const { return faults.empty(); }
 };
 struct ProgramCheckOptions {

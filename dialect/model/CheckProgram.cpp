@@ -52,6 +52,7 @@ ProgramReport ProgramCheck::run() {
   }
   report.faults = std::move(execution.faults);
   report.divisible = execution.divisible;
+  report.unevenSafe = report.ok() && execution.isUnevenSafe();
   return report;
 }
 

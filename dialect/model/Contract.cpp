@@ -48,6 +48,18 @@ bool hasRoot(Collective c) {
          c == Collective::Scatter;
 }
 
+bool hasUnevenForm(Collective c) {
+  switch (c) {
+  case Collective::AllGather:
+  case Collective::ReduceScatter:
+  case Collective::Gather:
+  case Collective::Scatter:
+  case Collective::AllToAll:
+  case Collective::AllToAllV: return true;
+  default: return false;
+  }
+}
+
 int64_t Contract::inShards() const {
   switch (collective) {
   case Collective::ReduceScatter:
@@ -144,6 +156,43 @@ int64_t Contract::inPosition(int64_t rank, int64_t chunk) const {
 int64_t Contract::outPosition(int64_t rank, int64_t chunk) const {
   bool scatters = collective == Collective::ReduceScatter || collective == Collective::Scatter;
   return scatters ? rank * chunks + chunk : chunk;
+}
+
+/// The number of what goes from rank `from` to rank `to` in an all_to_all.
+static int64_t pairOf(int64_t from, int64_t to, int64_t ranks, bool shared) {
+  return shared && from > to ? to * ranks + from : from * ranks + to;
+}
+
+std::optional<int64_t> Contract::shardOf(const Atom &atom, bool shared) const {
+  switch (collective) {
+  case Collective::AllGather:
+  case Collective::Gather: return std::max<int64_t>(atom.rank, -1);
+  case Collective::ReduceScatter:
+  case Collective::Scatter: return atom.chunk < 0 ? -1 : atom.chunk / chunks;
+  case Collective::AllToAll:
+  case Collective::AllToAllV:
+    return atom.rank < 0 || atom.chunk < 0
+               ? -1
+               : pairOf(atom.rank, atom.chunk / chunks, ranks, shared);
+  default: return std::nullopt;
+  }
+}
+
+std::optional<int64_t> Contract::shardOf(Role role, int64_t rank, int64_t chunk,
+                                         bool shared) const {
+  if (role == Role::Scratch || !hasUnevenForm(collective))
+    return std::nullopt;
+  switch (collective) {
+  case Collective::AllToAll:
+  case Collective::AllToAllV:
+    return role == Role::Out ? pairOf(chunk / chunks, rank, ranks, shared)
+                             : pairOf(rank, chunk / chunks, ranks, shared);
+  default: break;
+  }
+  int64_t position = role == Role::In    ? inPosition(rank, chunk)
+                     : role == Role::Out ? outPosition(rank, chunk)
+                                         : chunk;
+  return position / chunks;
 }
 
 std::optional<int64_t> Contract::chunksFor(Role role, int64_t bufferChunks) const {

@@ -56,6 +56,9 @@ std::optional<Reduction> parseReduction(std::string_view text);
 bool reduces(Collective c);
 /// Whether one rank is special.
 bool hasRoot(Collective c);
+/// Whether a launch may give every shard a length of its own (all_to_all: every shard of
+/// every rank). The other collectives have one shard, or none.
+bool hasUnevenForm(Collective c);
 
 /// One contribution: chunk `chunk` of the input of rank `rank`.
 struct Atom {
@@ -106,6 +109,17 @@ public:
   /// `in[chunk]` and `out[chunk]` of `rank` occupy.
   int64_t inPosition(int64_t rank, int64_t chunk) const;
   int64_t outPosition(int64_t rank, int64_t chunk) const;
+
+  /// What the length of a shard belongs to in an uneven launch: of gathers and scatters the
+  /// number of the shard, the same on every rank; of all_to_all the pair of ranks that it
+  /// goes between. Numbers are in [0, ranks * ranks); chunks of equal number and equal place
+  /// in their shard are of equal length, whatever the launch. Nothing: there is no uneven form.
+  /// -1: the atom's rank or chunk is negative (unknown), and would tell.
+  /// `shared`: `in` and `out` are one memory, or `inout`; then a launch of all_to_all sends as
+  /// much from q to p as from p to q, and both have one number.
+  std::optional<int64_t> shardOf(const Atom &atom, bool shared = false) const;
+  /// The same of a place of a buffer with this role; nothing of scratch.
+  std::optional<int64_t> shardOf(Role role, int64_t rank, int64_t chunk, bool shared = false) const;
 
   /// Chunks per shard that follow from the size of a buffer with this role, or
   /// nothing if `bufferChunks` is no multiple of the number of shards.

@@ -39,7 +39,7 @@ Execution::Execution(const std::vector<Buffer> &buffers, int64_t ranks, const Co
                      bool inPlace, size_t maxFaults, Describe describe, int64_t kept)
     : buffers(buffers), ranks(ranks), kept(kept > 0 ? std::min(kept, ranks) : ranks),
       contract(contract), inPlace(inPlace), maxFaults(std::max<size_t>(maxFaults, 1)),
-      describe(std::move(describe)),
+      describe(std::move(describe)), shared(inPlace || bufferWith(Role::InOut) >= 0),
       sets(std::max<int64_t>(ranks, 1), std::max<int64_t>(contract.chunks, 1)) {
   // Nothing promised: a sum may well take a contribution twice.
   if (contract.isUnchecked())
@@ -257,6 +257,7 @@ Contents Execution::combine(Contents a, Contents b, const Place &target, const S
   } else if (sets.mostTimes(both) > mostTimesAllowed) {
     kind = FaultKind::DoubleCount;
   } else {
+    leftShard |= shardOf(both) == Multisets::mixed;
     return both;
   }
   Fault fault = makeFault(kind, target, site);
@@ -286,6 +287,12 @@ Contents Execution::combine(Contents a, Contents b, const Place &target, const S
   return Multisets::poison;
 }
 
+std::optional<int64_t> Execution::shardOf(Contents value) const {
+  int64_t shard = sets.shard(value);
+  int64_t chunk = shard == Multisets::mixed ? Multisets::mixed : shard * contract.chunks;
+  return contract.shardOf(Atom{sets.rank(value), chunk}, shared);
+}
+
 void Execution::write(const Place &place, Contents value, const Site &site) {
   Role role = buffers[size_t(place.buffer)].role;
   size_t index = at(place);
@@ -297,9 +304,10 @@ void Execution::write(const Place &place, Contents value, const Site &site) {
     report(std::move(fault));
     value = Multisets::poison;
   }
-  if (role != Role::Scratch && value != Multisets::poison &&
-      sets.lengthClass(value) != place.chunk % contract.chunks)
-    divisible = true;
+  if (role != Role::Scratch && value != Multisets::poison) {
+    divisible |= sets.lengthClass(value) != place.chunk % contract.chunks;
+    leftShard |= shardOf(value) != contract.shardOf(role, place.rank, place.chunk, shared);
+  }
   contents[index] = value;
   writers[index] = site.event;
 }

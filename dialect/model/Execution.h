@@ -75,6 +75,10 @@ public:
   std::vector<Fault> faults;
   /// A chunk was at rest in an in, out or inout place of another length class.
   bool divisible = false;
+  /// Launches with shards of any lengths run as they are: see AlgorithmReport.
+  bool isUnevenSafe() const {
+    return hasUnevenForm(contract.collective) && !divisible && !leftShard;
+  }
 
 private:
   /// A buffer's places are base + rank * stride + chunk, or the in-place position.
@@ -96,6 +100,8 @@ private:
   void forEachPromise(const std::function<void(int64_t, int64_t, Contents)> &f);
   void forEachCustomPromise(const std::function<void(int64_t, int64_t, Contents)> &f);
   void reportWrong(const WrongPlace &wrong);
+  /// What the length of a value belongs to: see Contract::shardOf.
+  std::optional<int64_t> shardOf(Contents value) const;
   std::string difference(Contents have, Contents want);
   /// Who wrote what is in `place`, and what that came from.
   void addHistory(Fault &fault, const Place &place) const;
@@ -106,7 +112,9 @@ private:
   const bool inPlace;
   const size_t maxFaults;
   const Describe describe;
+  const bool shared;            ///< `in` and `out` are one memory
   int64_t mostTimesAllowed = 1; ///< of one contribution in one place
+  bool leftShard = false; ///< a chunk was in, or combined with one of, another shard's length
   Multisets sets;
   std::vector<Layout> layouts;
   std::vector<Contents> contents;

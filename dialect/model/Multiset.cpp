@@ -20,8 +20,8 @@ constexpr int64_t timesLimit = int64_t(1) << 40;
 
 Multisets::Multisets(int64_t ranks, int64_t chunksPerShard)
     : ranks(ranks), chunksPerShard(chunksPerShard), index(1 << 10), unions(1 << 10) {
-  sets.push_back({0, 0, 0, 0, mixed}); // nothing
-  sets.push_back({0, 0, 0, 0, mixed}); // poison
+  sets.push_back({0, 0, 0, 0, mixed, mixed, mixed}); // nothing
+  sets.push_back({0, 0, 0, 0, mixed, mixed, mixed}); // poison
 }
 
 Contents Multisets::atom(Atom atom) {
@@ -196,7 +196,15 @@ Contents Multisets::intern(int64_t lengthClass) {
       return index[slot];
   }
   index[slot] = Contents(sets.size());
-  sets.push_back({runs.size(), built.size(), hash, mostTimes, lengthClass});
+  const int64_t row = ranks * chunksPerShard;
+  int64_t rank = built.front().begin % ranks, shard = built.front().begin / row;
+  for (const Run &run : built) {
+    if (run.begin % ranks != rank || (run.end - run.begin > 1 && ranks > 1))
+      rank = mixed;
+    if (run.begin / row != shard || (run.end - 1) / row != shard)
+      shard = mixed;
+  }
+  sets.push_back({runs.size(), built.size(), hash, mostTimes, lengthClass, rank, shard});
   runs.insert(runs.end(), built.begin(), built.end());
   return index[slot];
 }

@@ -23,7 +23,7 @@ public:
   static constexpr Contents nothing = 0;
   /// A fault was reported about it: whatever comes of it is not reported again.
   static constexpr Contents poison = 1;
-  /// `lengthClass` of chunks of different lengths.
+  /// What contributions have in common that differ.
   static constexpr int64_t mixed = -1;
 
   Multisets(int64_t ranks, int64_t chunksPerShard);
@@ -50,6 +50,9 @@ public:
   int64_t mostTimes(Contents a) const { return sets[a].mostTimes; }
   /// The chunk in its shard that all contributions have in common, or `mixed`.
   int64_t lengthClass(Contents a) const { return sets[a].lengthClass; }
+  /// The rank, and the shard of its input, that all contributions have in common, or `mixed`.
+  int64_t rank(Contents a) const { return sets[a].rank; }
+  int64_t shard(Contents a) const { return sets[a].shard; }
   /// Number of different contributions.
   int64_t size(Contents a) const;
   /// The first contribution of a multiset that is not empty.
@@ -67,6 +70,7 @@ private:
     size_t first, count; ///< in `runs`
     uint64_t hash;
     int64_t mostTimes, lengthClass;
+    int64_t rank, shard; ///< in common
   };
   struct Union {
     uint64_t key = 0; ///< both operands; no union has key 0

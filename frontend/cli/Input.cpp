@@ -26,6 +26,8 @@ void addInputOptions(CLI::App &command, InputOptions &options) {
       ->allow_extra_args(false);
   command.add_option("--grid", options.grid, "2x4: ranks per axis of a hierarchical generator");
   command.add_option("-r,--root", options.root, "root rank of broadcast, reduce, gather, scatter");
+  command.add_option("--to", options.targets,
+                     "1,2,0: of permute, where each rank's input goes (default: the next rank)");
 }
 
 void addLoweringOptions(CLI::App &command, LoweringFlags &flags) {
@@ -78,6 +80,8 @@ int Input::open(Session &theSession, const InputOptions &theOptions,
       return session->usage("--grid: " + llvm::toString(sizes.takeError()));
     grid = std::move(*sizes);
   }
+  if (!options.targets.empty() && options.collective != "permute")
+    return session->usage("--to goes with --collective permute");
   return options.file.empty() ? openGenerator() : openFile();
 }
 
@@ -150,8 +154,6 @@ int Input::openGenerator() {
     return session->usage("--size binds a parameter of a FILE; a generator takes -n and --grid");
   if (rankCounts.empty() && !grid.empty())
     rankCounts = {std::accumulate(grid.begin(), grid.end(), int64_t(1), std::multiplies<>())};
-  if (rankCounts.empty())
-    return session->usage("a generator needs a number of ranks: -n 4");
   std::optional<model::Reduction> reduction = model::parseReduction(
       options.reduction.empty() ? std::string_view("sum") : std::string_view(options.reduction));
   if (!reduction)
@@ -162,6 +164,16 @@ int Input::openGenerator() {
   if (request.root != 0 && !model::hasRoot(*collective))
     return session->usage(fmt::format("-r {}: {} has no root", request.root, options.collective));
   request.grid.assign(grid.begin(), grid.end());
+  if (!options.targets.empty())
+    for (llvm::StringRef text : llvm::split(options.targets, ',')) {
+      int64_t &target = request.targets.emplace_back();
+      if (text.trim().getAsInteger(10, target))
+        return session->usage(fmt::format("--to: '{}' is not a rank", text.str()));
+    }
+  if (rankCounts.empty() && !request.targets.empty())
+    rankCounts = {int64_t(request.targets.size())};
+  if (rankCounts.empty())
+    return session->usage("a generator needs a number of ranks: -n 4");
   theLabel = fmt::format("{}/{}", options.collective, generator->name.str());
   theReason = options.algorithm.empty() ? fmt::format("default for {}", options.collective)
               : fromSetting             ? "named by CCL_ALGO"

@@ -15,12 +15,12 @@ namespace ccl::cli {
 
 /// As typed.
 struct InputOptions {
-  std::string file, collective, algorithm, ranks, grid, reduction;
+  std::string file, collective, algorithm, ranks, grid, reduction, targets;
   std::vector<std::string> sizes;
   std::optional<int64_t> root;
   std::string fallbackRanks; ///< of a FILE with one unbound size parameter, if no -n is given
 };
-/// Adds FILE, --collective, --algorithm, -n, --size, --grid and -r.
+/// Adds FILE, --collective, --algorithm, -n, --size, --grid, -r and --to.
 void addInputOptions(CLI::App &command, InputOptions &options);
 
 /// How the algorithm is lowered: --via, --slots, --no-fuse.

@@ -4,8 +4,7 @@
 #include "llvm/Support/MathExtras.h"
 
 #include <algorithm>
-#include <atomic>
-#include <barrier>
+#include <bit>
 #include <limits>
 
 using llvm::Error;
@@ -28,39 +27,22 @@ int64_t launchesWithin(double budgetUs, double launchUs, int64_t most) {
   return std::clamp<int64_t>(int64_t(budgetUs / std::max(launchUs, 0.01)), 1, most);
 }
 
-/// What the ranks share: written between barriers only, but for `wrong`.
-struct Shared {
-  explicit Shared(int64_t ranks) : barrier(ranks), us(ranks) {}
-  std::barrier<> barrier;
-  std::vector<double> us; ///< by rank
-  int64_t iterations = 0, warmup = 0;
-  std::atomic<int64_t> wrong = 0;
-};
-
-/// The work of one rank, on its own thread.
+/// The work of one rank.
 class RankLoop {
 public:
-  RankLoop(Communicator &communicator, const std::shared_ptr<LoadedProgram> &program,
-           const Workload &workload, const MeasureOptions &options, Shared &shared, int64_t rank,
-           int64_t maxCount)
-      : communicator(communicator), program(program), workload(workload), options(options),
-        shared(shared), rank(rank), first(maxBytes(maxCount)),
+  RankLoop(Member &member, const std::shared_ptr<LoadedProgram> &program,
+           const Workload &workload, const MeasureOptions &options, int64_t maxCount)
+      : member(member), program(program), workload(workload), options(options),
+        rank(member.rank()), first(maxBytes(maxCount)),
         second(options.outOfPlace ? workload.outElements(maxCount) * workload.elementBytes() : 0) {}
 
   Error run(const std::vector<int64_t> &counts, const std::function<void()> &onFirstResult,
             const std::function<void(const Measurement &)> &report) {
-    // A rank that fails must not leave the others waiting at our barrier.
-    struct Drop {
-      std::barrier<> &barrier;
-      ~Drop() { (void)barrier.arrive_and_drop(); }
-    } drop{shared.barrier};
     for (int64_t count : counts)
       for (bool inPlace : {false, true})
         if (inPlace ? options.inPlace : options.outOfPlace)
-          if (Error error = runForm(count, inPlace, onFirstResult, report)) {
-            communicator.abort("a rank of this run failed");
+          if (Error error = runForm(count, inPlace, onFirstResult, report))
             return error;
-          }
     return Error::success();
   }
 
@@ -69,76 +51,100 @@ private:
                 const std::function<void(const Measurement &)> &report) {
     place(count, inPlace);
     prepare(inPlace, round);
-    shared.barrier.arrive_and_wait();
+    if (Error error = meet())
+      return error;
     Clock::time_point start = Clock::now();
     if (Error error = launch())
       return error;
     double coldUs = microsecondsSince(start);
-    shared.barrier.arrive_and_wait();
-    if (rank == 0) {
-      if (round == 0)
-        onFirstResult();
-      shared.warmup = options.warmup >= 0 ? options.warmup
-                                          : launchesWithin(warmupBudgetUs, coldUs, defaultWarmup);
-    }
-    shared.barrier.arrive_and_wait();
+    if (Error error = meet())
+      return error;
+    if (rank == 0 && round == 0)
+      onFirstResult();
+    int64_t warmup = options.warmup;
+    if (warmup < 0)
+      if (Error error = ask(launchesWithin(warmupBudgetUs, coldUs, defaultWarmup), warmup))
+        return error;
     start = Clock::now();
-    for (int64_t i = 0; i < shared.warmup; ++i)
+    for (int64_t i = 0; i < warmup; ++i)
       if (Error error = launch())
         return error;
-    double warmUs = shared.warmup ? microsecondsSince(start) / shared.warmup : coldUs;
-    if (Error error = time(warmUs))
+    Measurement found{count, inPlace, warmup ? microsecondsSince(start) / warmup : coldUs, 0};
+    if (Error error = time(found.us))
       return error;
-    if (rank == 0)
-      shared.wrong = 0;
-    shared.barrier.arrive_and_wait();
+    int64_t wrong = 0;
     for (int64_t c = 0; c < options.checks; ++c)
-      if (Error error = check(count, inPlace))
+      if (Error error = check(count, inPlace, wrong))
         return error;
     ++round;
-    shared.barrier.arrive_and_wait();
+    if (Error error = gather(found.us, wrong, found))
+      return error;
     if (rank == 0)
-      report({count, inPlace, *std::max_element(shared.us.begin(), shared.us.end()),
-              shared.wrong.load()});
+      report(found);
     return Error::success();
   }
 
-  Error time(double launchUs) {
-    if (rank == 0)
-      shared.iterations = options.iterations >= 0
-                              ? options.iterations
-                              : launchesWithin(iterationBudgetUs, launchUs, defaultIterations);
-    shared.barrier.arrive_and_wait();
+  /// `us` is how long a launch takes about; then what it took on this rank.
+  Error time(double &us) {
+    int64_t iterations = options.iterations;
+    if (iterations < 0)
+      if (Error error = ask(launchesWithin(iterationBudgetUs, us, defaultIterations), iterations))
+        return error;
+    if (Error error = meet())
+      return error;
     Clock::time_point start = Clock::now();
-    for (int64_t i = 0; i < shared.iterations; ++i)
+    for (int64_t i = 0; i < iterations; ++i)
       if (Error error = launch())
         return error;
-    shared.us[rank] = shared.iterations ? microsecondsSince(start) / shared.iterations : 0;
-    shared.barrier.arrive_and_wait();
-    return Error::success();
+    us = iterations ? microsecondsSince(start) / iterations : 0;
+    return meet();
   }
 
-  Error check(int64_t count, bool inPlace) {
+  Error check(int64_t count, bool inPlace, int64_t &wrong) {
     prepare(inPlace, ++round);
-    shared.barrier.arrive_and_wait();
+    if (Error error = meet())
+      return error;
     if (Error error = launch())
       return error;
     // Others may still write here if the program is wrong: look when all are through.
-    shared.barrier.arrive_and_wait();
-    int64_t wrong = workload.countWrong(rank, round, count, args.out) +
-                    first.countDamaged(workload.elementBytes());
+    if (Error error = meet())
+      return error;
+    wrong += workload.countWrong(rank, round, count, args.out) +
+             first.countDamaged(workload.elementBytes());
     if (!inPlace)
       wrong += second.countDamaged(workload.elementBytes()) +
                workload.countChanged(rank, round, workload.inElements(count), args.in);
-    shared.wrong += wrong;
     return Error::success();
   }
 
   Error launch() {
-    Error error = communicator.launch(rank, program, args);
+    Error error = member.launch(program, args);
     if (!error && options.blocking)
-      shared.barrier.arrive_and_wait();
+      return meet();
     return error;
+  }
+
+  Error meet() { return member.exchange({}, options.timeout).takeError(); }
+
+  /// What rank 0 proposes is what all do.
+  Error ask(int64_t proposal, int64_t &decided) {
+    auto all = member.exchange({uint64_t(proposal)}, options.timeout);
+    if (!all)
+      return all.takeError();
+    decided = int64_t(all->front()[0]);
+    return Error::success();
+  }
+
+  /// The slowest rank's time and everybody's wrong elements.
+  Error gather(double us, int64_t wrong, Measurement &found) {
+    auto all = member.exchange({std::bit_cast<uint64_t>(us), uint64_t(wrong)}, options.timeout);
+    if (!all)
+      return all.takeError();
+    for (const Member::Words &words : *all) {
+      found.us = std::max(found.us, std::bit_cast<double>(words[0]));
+      found.wrong += int64_t(words[1]);
+    }
+    return Error::success();
   }
 
   int64_t maxBytes(int64_t count) const {
@@ -169,12 +175,11 @@ private:
     workload.fill(rank, round, 0, workload.inElements(args.count), const_cast<void *>(args.in));
   }
 
-  Communicator &communicator;
+  Member &member;
   const std::shared_ptr<LoadedProgram> &program;
   const Workload &workload;
   const MeasureOptions &options;
-  Shared &shared;
-  int64_t rank;
+  const int64_t rank;
   GuardedBuffer first, second;
   LaunchArgs args;
   uint64_t round = 0; ///< the same on all ranks
@@ -192,19 +197,17 @@ int64_t bytesNeeded(const Workload &workload, int64_t count, bool outOfPlace) {
   return bytes;
 }
 
-Error measure(Communicator &communicator, const std::shared_ptr<LoadedProgram> &program,
+Error measure(Member &member, const std::shared_ptr<LoadedProgram> &program,
               const Workload &workload, const std::vector<int64_t> &counts,
               const MeasureOptions &options, const std::function<void()> &onFirstResult,
               const std::function<void(const Measurement &)> &report) {
-  int64_t ranks = communicator.ranks();
-  int64_t maxCount = *std::max_element(counts.begin(), counts.end());
-  Shared shared(ranks);
-  std::vector<std::unique_ptr<RankLoop>> loops;
-  for (int64_t rank = 0; rank < ranks; ++rank)
-    loops.push_back(std::make_unique<RankLoop>(communicator, program, workload, options, shared,
-                                               rank, maxCount));
-  return onEveryRank(ranks,
-                     [&](int64_t rank) { return loops[rank]->run(counts, onFirstResult, report); });
+  RankLoop loop(member, program, workload, options,
+                *std::max_element(counts.begin(), counts.end()));
+  Error error = loop.run(counts, onFirstResult, report);
+  // Whatever it was, nobody shall wait for this rank.
+  if (error)
+    member.abort("a rank of this run failed");
+  return error;
 }
 
 } // namespace ccl::cli

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "frontend/cli/Workload.h"
-#include "runtime/Communicator.h"
+#include "runtime/Member.h"
 
 #include <functional>
 
@@ -30,10 +30,9 @@ struct Measurement {
 /// number if that is too small for them.
 int64_t bytesNeeded(const Workload &workload, int64_t count, bool outOfPlace);
 
-/// Runs `program` for every count, every rank on a thread of its own that lives through
-/// all of them, and reports each measurement from rank 0's thread. `onFirstResult` is
-/// called once, when the first launch has ended on all ranks.
-llvm::Error measure(Communicator &communicator, const std::shared_ptr<LoadedProgram> &program,
+/// Called by every rank: runs `program` for every count. Rank 0 reports each measurement and
+/// calls `onFirstResult` once, when the first launch has ended on all ranks.
+llvm::Error measure(Member &member, const std::shared_ptr<LoadedProgram> &program,
                     const Workload &workload, const std::vector<int64_t> &counts,
                     const MeasureOptions &options, const std::function<void()> &onFirstResult,
                     const std::function<void(const Measurement &)> &report);

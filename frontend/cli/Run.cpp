@@ -284,11 +284,11 @@ int Runner::execute(Plan plan, const CompileStats &stats, ElementType type,
     return session.failed(program.takeError());
   std::chrono::duration<double, std::milli> loading = std::chrono::steady_clock::now() - begin;
   const Plan &loaded = (*program)->plan();
-  CommunicatorOptions sizing;
+  MemberOptions sizing;
   sizing.slotBytes = session.settings.bytes(Setting::SlotBytes);
-  auto communicator = Communicator::createThreads(loaded.ranks(), sizing);
-  if (!communicator)
-    return session.failed(communicator.takeError());
+  auto members = Member::createThreads(loaded.ranks(), sizing);
+  if (!members)
+    return session.failed(members.takeError());
 
   describe(loaded, stats, type, reduction);
   Series series{loaded.contract,    type,
@@ -299,11 +299,14 @@ int Runner::execute(Plan plan, const CompileStats &stats, ElementType type,
       startMs = millisecondsSinceStart();
   };
   bool bothForms = options.measure.outOfPlace && options.measure.inPlace;
-  llvm::Error error = measure(**communicator, *program, workload, counts, options.measure,
-                              onFirstResult, [&](const Measurement &measurement) {
-                                series.startMs = startMs;
-                                table.add(series, measurement, measurement.inPlace || !bothForms);
-                              });
+  auto report = [&](const Measurement &measurement) {
+    series.startMs = startMs;
+    table.add(series, measurement, measurement.inPlace || !bothForms);
+  };
+  llvm::Error error = onEveryRank(loaded.ranks(), [&](int64_t rank) {
+    return measure(*(*members)[size_t(rank)], *program, workload, counts, options.measure,
+                   onFirstResult, report);
+  });
   return error ? session.failed(std::move(error)) : int(Fine);
 }
 

@@ -4,7 +4,7 @@
 #include "frontend/cli/Output.h"
 
 #include "dialect/Ccl.h"
-#include "runtime/Communicator.h"
+#include "runtime/Failure.h"
 
 #include "llvm/Support/JSON.h"
 #include "llvm/Support/raw_ostream.h"

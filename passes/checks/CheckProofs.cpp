@@ -140,6 +140,9 @@ FailureOr<std::optional<FormsReport>> ProgramProof::checkForms(bool disjoint, bo
       continue;
     decided = true;
     bySymmetry |= symmetric;
+    if ((*report)->ok())
+      forms.unevenSafe =
+          (*report)->unevenSafe && (forms.unevenSafe || !(forms.disjoint || forms.inPlace));
     (second ? forms.inPlace : forms.disjoint) = (*report)->ok();
     forms.divisible |= (*report)->divisible;
     forms.instructions = (*report)->instructions;
@@ -173,7 +176,8 @@ struct CheckAlgorithm : impl::CclCheckAlgorithmBase<CheckAlgorithm> {
       algorithm.emitRemark() << model::verdict({}, *contract) << ": " << contract->str() << " on "
                              << contract->ranks << " ranks, " << report->moves << " moves, "
                              << (report->inPlace ? "disjoint and in place" : "disjoint only")
-                             << (report->divisible ? ", divisible counts" : "");
+                             << (report->divisible ? ", divisible counts" : "")
+                             << (report->unevenSafe ? ", uneven shards" : "");
     }
   }
 };

@@ -29,6 +29,8 @@ public:
 
   /// Whether `rank` was reported.
   bool isGone(int64_t rank) const;
+  /// For fault injection: closes this rank's sockets while it lives on.
+  void closeSockets();
   /// In a forked child: closes the descriptors without touching the thread, which exists in
   /// the parent only. Async-signal-safe.
   void closeInChild();

@@ -74,6 +74,8 @@ struct Plan {
   bool disjointProved = true; ///< which forms were proved
   bool inPlaceProved = false;
   bool direct = false; ///< some operand is a peer's buffer
+  /// Most sources of a transfer that needs KernelArgs::bounce if a peer's memory is remote.
+  int32_t bounceSources = 0;
   /// No chunk ever rests in a place of `in` or `out` that belongs to another shard: then
   /// uneven launches run as they are, else through padded memory.
   bool unevenSafe = false;
@@ -132,6 +134,13 @@ struct KernelArgs {
   void *const *const *peers = nullptr;
   static constexpr uint64_t remoteBit = uint64_t(1) << 63;
   ReadFunction read = nullptr;
+  /// Memory of this launch for what `read` fetches and is not just copied, on a cache line
+  /// boundary. Every source of a transfer gets an equal part, of which at most `bouncePiece`
+  /// bytes are used at a time. At least 64 * Plan::bounceSources bytes if some address is
+  /// remote.
+  char *bounce = nullptr;
+  int64_t bounceBytes = 0;
+  static constexpr int64_t bouncePiece = 64 << 10;
   /// Of an uneven launch: shards[2 * rank] are the shards of that rank's `in` row, as wide as
   /// the plan's buffer, shards[2 * rank + 1] those of its `out` row. Null: every shard s is
   /// [s * count, (s + 1) * count).

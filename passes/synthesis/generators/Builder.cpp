@@ -14,6 +14,14 @@ std::string freeName(ModuleOp module, StringRef wanted) {
   return name;
 }
 
+SmallVector<int64_t> permuteTargets(const GeneratorRequest &request) {
+  SmallVector<int64_t> targets = request.targets;
+  if (request.collective == model::Collective::Permute && targets.empty())
+    for (int64_t p = 0; p < request.ranks; ++p)
+      targets.push_back((p + 1) % request.ranks);
+  return targets;
+}
+
 static AffineMapAttr constantMap(MLIRContext *context, ArrayRef<int64_t> values) {
   SmallVector<AffineExpr> exprs;
   for (int64_t value : values)
@@ -31,8 +39,10 @@ AlgorithmBuilder::AlgorithmBuilder(ModuleOp module, StringRef name, const Genera
   builder.setInsertionPointToEnd(module.getBody());
   auto reduction = model::reduces(request.collective) ? ReductionKind(uint32_t(request.reduction))
                                                       : ReductionKind::None;
+  SmallVector<int64_t> targets = permuteTargets(request);
   auto contract = ContractAttr::get(
-      builder.getContext(), CollectiveKind(uint32_t(request.collective)), reduction, request.root);
+      builder.getContext(), CollectiveKind(uint32_t(request.collective)), reduction, request.root,
+      targets, ArrayRef<int64_t>(), /*in_chunks=*/0, /*out_chunks=*/0);
   algorithm = builder.create<AlgorithmOp>(
       loc, freeName(module, name), builder.getFunctionType({}, {}), contract,
       topology ? FlatSymbolRefAttr::get(topology.getSymNameAttr()) : FlatSymbolRefAttr(),
@@ -105,6 +115,17 @@ void AlgorithmBuilder::copy(const Spot &from, const Spot &into, int64_t count) {
 
 void AlgorithmBuilder::reduce(const Spot &from, const Spot &into, int64_t count) {
   move<ReduceOp>(from, into, count);
+}
+
+void AlgorithmBuilder::copyTable(Buffer from, Buffer into, ArrayRef<Row> rows) {
+  SmallVector<int64_t> table;
+  for (const Row &row : rows)
+    table.append({/*step=*/0, /*copy=*/0, row.fromRank, /*buffer=*/0, row.fromChunk, row.intoRank,
+                  /*buffer=*/1, row.intoChunk, /*count=*/1});
+  auto type = RankedTensorType::get({int64_t(rows.size()), ScheduleOp::rowSize},
+                                    builder.getI64Type());
+  builder.create<ScheduleOp>(loc, ValueRange{from.getValue(), into.getValue()},
+                             DenseElementsAttr::get(type, ArrayRef<int64_t>(table)), ViaAttr());
 }
 
 void AlgorithmBuilder::applyAlong(AlgorithmOp callee, StringRef axis, Buffer x) {

@@ -20,6 +20,9 @@ using Expr = mlir::AffineExpr;
 /// `wanted`, with a number added if the module has a symbol of that name.
 std::string freeName(mlir::ModuleOp module, llvm::StringRef wanted);
 
+/// Where every rank's input goes in a permute; empty for another collective.
+llvm::SmallVector<int64_t> permuteTargets(const GeneratorRequest &request);
+
 /// The rank `v` places after the root, for v in [0, ranks).
 inline Expr after(int64_t root, Expr v, int64_t ranks) {
   return root == 0 ? v : (v + root) % ranks;
@@ -75,6 +78,11 @@ public:
 
   void copy(const Spot &from, const Spot &into, int64_t count = 1);
   void reduce(const Spot &from, const Spot &into, int64_t count = 1);
+  /// Copies that are no affine function of the rank: one step, as a table.
+  struct Row {
+    int64_t fromRank, fromChunk, intoRank, intoChunk;
+  };
+  void copyTable(Buffer from, Buffer into, llvm::ArrayRef<Row> rows);
   /// Runs `callee` along a rank axis of the topology, in every group of ranks.
   void applyAlong(AlgorithmOp callee, llvm::StringRef axis, Buffer x);
 

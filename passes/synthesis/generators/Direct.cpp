@@ -100,4 +100,59 @@ AlgorithmOp twoShotAllReduce(ModuleOp module, const GeneratorRequest &request) {
   return a.getAlgorithm();
 }
 
+/// Rank r fetches chunk r from the root, then everybody fetches the chunks from each other.
+AlgorithmOp twoShotBroadcast(ModuleOp module, const GeneratorRequest &request) {
+  int64_t n = request.ranks, root = request.root;
+  AlgorithmBuilder a(module, "two_shot_broadcast", request);
+  Buffer x = a.inout("x", n);
+  a.ranks(1, n, [&](Expr v) {
+    Expr r = after(root, v, n);
+    a.copy(x(root, r), x(r, r));
+  });
+  a.steps(1, n, [&](Expr s) {
+    a.ranks(1, n, [&](Expr v) {
+      Expr r = after(root, v, n), peer = (r + s) % n;
+      a.copy(x(peer, peer), x(r, peer));
+    });
+  });
+  return a.getAlgorithm();
+}
+
+/// Rank r sums up chunk r of everybody, then the root fetches the sums.
+AlgorithmOp twoShotReduce(ModuleOp module, const GeneratorRequest &request) {
+  int64_t n = request.ranks, root = request.root;
+  AlgorithmBuilder a(module, "two_shot_reduce", request);
+  Buffer in = a.in("in", n), out = a.out("out", n), sum = a.scratch("sum", 1);
+  a.ranks(n, [&](Expr r) { a.copy(in(r, r), sum(r, 0)); });
+  a.steps(1, n,
+          [&](Expr s) { a.ranks(n, [&](Expr r) { a.reduce(in((r + s) % n, r), sum(r, 0)); }); });
+  a.ranks(n, [&](Expr r) { a.copy(sum(r, 0), out(root, r)); });
+  return a.getAlgorithm();
+}
+
+AlgorithmOp oneShotPermute(ModuleOp module, const GeneratorRequest &request) {
+  int64_t n = request.ranks;
+  SmallVector<int64_t> targets = permuteTargets(request);
+  AlgorithmBuilder a(module, "one_shot_permute", request);
+  Buffer in = a.in("in", 1), out = a.out("out", 1);
+  bool rotates = true;
+  SmallVector<AlgorithmBuilder::Row> rows;
+  for (int64_t p = 0; p < n; ++p) {
+    rotates &= targets[p] == (p + targets[0]) % n;
+    rows.push_back({p, 0, targets[p], 0});
+  }
+  if (rotates)
+    a.ranks(n, [&](Expr r) { a.copy(in(r, 0), out((r + targets[0]) % n, 0)); });
+  else
+    a.copyTable(in, out, rows);
+  return a.getAlgorithm();
+}
+
+/// No move at all: a launch begins when all ranks have come. The buffer says how many.
+AlgorithmOp entryBarrier(ModuleOp module, const GeneratorRequest &request) {
+  AlgorithmBuilder a(module, "entry_barrier", request);
+  a.scratch("nothing", 1);
+  return a.getAlgorithm();
+}
+
 } // namespace ccl

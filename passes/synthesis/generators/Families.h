@@ -28,13 +28,21 @@ AlgorithmOp oneShotGather(mlir::ModuleOp module, const GeneratorRequest &request
 AlgorithmOp oneShotScatter(mlir::ModuleOp module, const GeneratorRequest &request);
 AlgorithmOp pairwiseAllToAll(mlir::ModuleOp module, const GeneratorRequest &request);
 AlgorithmOp twoShotAllReduce(mlir::ModuleOp module, const GeneratorRequest &request);
+AlgorithmOp twoShotBroadcast(mlir::ModuleOp module, const GeneratorRequest &request);
+AlgorithmOp twoShotReduce(mlir::ModuleOp module, const GeneratorRequest &request);
+AlgorithmOp oneShotPermute(mlir::ModuleOp module, const GeneratorRequest &request);
+AlgorithmOp entryBarrier(mlir::ModuleOp module, const GeneratorRequest &request);
 
 // Tree.cpp
 AlgorithmOp binomialBroadcast(mlir::ModuleOp module, const GeneratorRequest &request);
 AlgorithmOp binomialReduce(mlir::ModuleOp module, const GeneratorRequest &request);
 AlgorithmOp binomialAllReduce(mlir::ModuleOp module, const GeneratorRequest &request);
+AlgorithmOp binomialGather(mlir::ModuleOp module, const GeneratorRequest &request);
+AlgorithmOp binomialScatter(mlir::ModuleOp module, const GeneratorRequest &request);
 
 // RecursiveDoubling.cpp
+AlgorithmOp recursiveHalvingReduceScatter(mlir::ModuleOp module, const GeneratorRequest &request);
+AlgorithmOp bruckAllGather(mlir::ModuleOp module, const GeneratorRequest &request);
 AlgorithmOp recursiveDoublingAllReduce(mlir::ModuleOp module, const GeneratorRequest &request);
 AlgorithmOp recursiveDoublingAllGather(mlir::ModuleOp module, const GeneratorRequest &request);
 

@@ -27,6 +27,25 @@ static std::string powerOfTwo(const GeneratorRequest &request) {
   return llvm::isPowerOf2_64(request.ranks) ? "" : "needs a power of two";
 }
 
+static std::string permutation(const GeneratorRequest &request) {
+  if (std::string why = anyRanks(request); !why.empty())
+    return why;
+  if (request.targets.empty())
+    return "";
+  if (int64_t(request.targets.size()) != request.ranks)
+    return llvm::formatv("needs one target for each of {0} ranks, not {1}", request.ranks,
+                         request.targets.size());
+  llvm::SmallVector<bool> taken(request.ranks, false);
+  for (int64_t target : request.targets) {
+    if (target < 0 || target >= request.ranks)
+      return llvm::formatv("needs targets in [0, {0}), not {1}", request.ranks, target);
+    if (taken[target])
+      return llvm::formatv("needs one sender for each rank, and rank {0} has two", target);
+    taken[target] = true;
+  }
+  return "";
+}
+
 static std::string twoAxes(const GeneratorRequest &request) {
   if (std::string why = anyRanks(request); !why.empty())
     return why;
@@ -68,10 +87,20 @@ static const Generator table[] = {
    only<Collective::Gather>, anyRanks, oneShotGather, "1", "(n - 1) B"},
   {"one_shot", "every rank reads its shard of the root's input",
    only<Collective::Scatter>, anyRanks, oneShotScatter, "1", "(n - 1) B"},
+  {"one_shot", "every rank reads the input that is sent to it",
+   only<Collective::Permute>, permutation, oneShotPermute, "1", "B"},
   {"two_shot", "rank r sums up chunk r of all inputs, then everybody reads the sums",
    only<Collective::AllReduce>, anyRanks, twoShotAllReduce, "2", "2 (n - 1) / n B"},
+  {"two_shot", "rank r reads chunk r of the root's input, then everybody reads those of the others",
+   only<Collective::Broadcast>, anyRanks, twoShotBroadcast, "1 + (n > 2)", "2 (n - 1) / n B"},
+  {"two_shot", "rank r sums up chunk r of all inputs, then the root reads the sums",
+   only<Collective::Reduce>, anyRanks, twoShotReduce, "2", "2 (n - 1) / n B"},
   {"pairwise", "in round s rank r sends to rank r + s",
    only<Collective::AllToAll>, anyRanks, pairwiseAllToAll, "1", "(n - 1) B"},
+  {"pairwise", "in round s rank r sends to rank r + s",
+   only<Collective::AllToAllV>, anyRanks, pairwiseAllToAll, "1", "(n - 1) B"},
+  {"entry", "nothing moves: a launch begins when all ranks have come",
+   only<Collective::Barrier>, anyRanks, entryBarrier, "0", "0"},
 
   {"binomial", "the ranks that have it double in every step",
    only<Collective::Broadcast>, anyRanks, binomialBroadcast, "ceil(log2 n)", "ceil(log2 n) B"},
@@ -79,6 +108,10 @@ static const Generator table[] = {
    only<Collective::Reduce>, anyRanks, binomialReduce, "ceil(log2 n)", "ceil(log2 n) B"},
   {"binomial", "reduced to rank 0, then broadcast",
    only<Collective::AllReduce>, anyRanks, binomialAllReduce, "2 ceil(log2 n)", "ceil(log2 n) B"},
+  {"binomial", "the ranks whose shard is on its way halve in every step",
+   only<Collective::Gather>, anyRanks, binomialGather, "ceil(log2 n)", "(n - 1) B"},
+  {"binomial", "the ranks that have something double in every step",
+   only<Collective::Scatter>, anyRanks, binomialScatter, "ceil(log2 n)", "(n - 1) B"},
 
   {"recursive_doubling", "partners at distance 1, 2, 4, ... exchange their sums",
    only<Collective::AllReduce>, anyRanks, recursiveDoublingAllReduce,
@@ -86,6 +119,11 @@ static const Generator table[] = {
    "(floor(log2 n) + (n is no power of two)) B"},
   {"recursive_doubling", "partners at distance 1, 2, 4, ... exchange what they have",
    only<Collective::AllGather>, powerOfTwo, recursiveDoublingAllGather, "log2 n", "(n - 1) B"},
+  {"recursive_halving", "partners at distance n / 2, n / 4, ... exchange half of their sums",
+   only<Collective::ReduceScatter>, powerOfTwo, recursiveHalvingReduceScatter, "log2 n",
+   "(n - 1) B"},
+  {"bruck", "every rank reads what rank r + 1, r + 2, r + 4, ... holds by then",
+   only<Collective::AllGather>, anyRanks, bruckAllGather, "ceil(log2 n)", "(n - 1) B"},
 
   {"hierarchical", "reduce-scatter inside, all-reduce across, all-gather inside, each a ring",
    only<Collective::AllReduce>, twoAxes, hierarchicalAllReduce,
@@ -104,9 +142,13 @@ static llvm::StringRef defaultName(Collective collective) {
   case Collective::Reduce: return "binomial";
   case Collective::Gather:
   case Collective::Scatter: return "one_shot";
-  case Collective::AllToAll: return "pairwise";
-  default: return "";
+  case Collective::Permute: return "one_shot";
+  case Collective::AllToAll:
+  case Collective::AllToAllV: return "pairwise";
+  case Collective::Barrier: return "entry";
+  case Collective::Custom: return "";
   }
+  return "";
 }
 
 const Generator *findGenerator(Collective collective, llvm::StringRef name) {

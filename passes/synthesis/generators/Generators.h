@@ -15,6 +15,8 @@ struct GeneratorRequest {
   int64_t ranks = 1;
   int64_t root = 0;
   llvm::SmallVector<int64_t> grid; ///< hierarchical: ranks per axis, slowest first
+  /// permute: rank p sends to targets[p]; empty: to the next rank.
+  llvm::SmallVector<int64_t> targets = {};
 };
 
 struct Generator {

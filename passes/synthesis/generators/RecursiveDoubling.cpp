@@ -42,4 +42,31 @@ AlgorithmOp recursiveDoublingAllGather(ModuleOp module, const GeneratorRequest &
   return a.getAlgorithm();
 }
 
+/// In the round of d rank r hands its sums of the d shards on the other side to rank
+/// r xor d, which is on that side, until one shard is left.
+AlgorithmOp recursiveHalvingReduceScatter(ModuleOp module, const GeneratorRequest &request) {
+  int64_t n = request.ranks;
+  AlgorithmBuilder a(module, "recursive_halving_reduce_scatter", request);
+  Buffer x = a.inout("x", n);
+  for (int64_t d = n / 2; d >= 1; d /= 2)
+    a.ranks(n, [&](Expr r) {
+      Expr other = flip(r, d), theirs = other.floorDiv(d) * d;
+      a.reduce(x(r, theirs), x(other, theirs), d);
+    });
+  return a.getAlgorithm();
+}
+
+/// Before the round of d rank r holds the shards of ranks r to r + d - 1, in that order, and
+/// fetches those that rank r + d holds, or as many as are missing.
+AlgorithmOp bruckAllGather(ModuleOp module, const GeneratorRequest &request) {
+  int64_t n = request.ranks;
+  AlgorithmBuilder a(module, "bruck_all_gather", request);
+  Buffer in = a.in("in", 1), out = a.out("out", n), held = a.scratch("held", n);
+  a.ranks(n, [&](Expr r) { a.copy(in(r, 0), held(r, 0)); });
+  for (int64_t d = 1; d < n; d *= 2)
+    a.ranks(n, [&](Expr r) { a.copy(held((r + d) % n, 0), held(r, d), std::min(d, n - d)); });
+  a.steps(0, n, [&](Expr i) { a.ranks(n, [&](Expr r) { a.copy(held(r, i), out(r, (r + i) % n)); }); });
+  return a.getAlgorithm();
+}
+
 } // namespace ccl

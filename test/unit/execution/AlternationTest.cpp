@@ -7,7 +7,7 @@
 #include "codegen/Compile.h"
 #include "frontend/cli/Workload.h"
 #include "passes/synthesis/generators/Generators.h"
-#include "runtime/Communicator.h"
+#include "runtime/Member.h"
 #include "test/unit/Context.h"
 
 #include "doctest/doctest.h"
@@ -79,7 +79,7 @@ struct Turn {
 };
 
 /// Fills, launches and judges one turn of one rank; returns the number of wrong elements.
-llvm::Expected<int64_t> takeTurn(Communicator &communicator, int64_t rank, const Compiled &c,
+llvm::Expected<int64_t> takeTurn(Member &member, const Compiled &c,
                                  const Turn &turn, uint64_t round) {
   const cli::Workload &w = *c.workload;
   int64_t bytes = w.elementBytes(), count = turn.count;
@@ -88,17 +88,17 @@ llvm::Expected<int64_t> takeTurn(Communicator &communicator, int64_t rank, const
   std::vector<char> memory(size_t((inElements + outElements + 1) * bytes + larger * bytes));
   char *in = memory.data(), *out = in + inElements * bytes;
   if (turn.inPlace) {
-    in = memory.data() + w.inOffset(rank, count) * bytes;
-    out = memory.data() + w.outOffset(rank, count) * bytes;
+    in = memory.data() + w.inOffset(member.rank(), count) * bytes;
+    out = memory.data() + w.outOffset(member.rank(), count) * bytes;
   }
-  w.fill(rank, round, 0, inElements, in);
+  w.fill(member.rank(), round, 0, inElements, in);
   LaunchArgs args;
   args.in = in;
   args.out = out;
   args.count = count;
-  if (llvm::Error error = communicator.launch(rank, c.program, args))
+  if (llvm::Error error = member.launch(c.program, args))
     return std::move(error);
-  return w.countWrong(rank, round, count, out);
+  return w.countWrong(member.rank(), round, count, out);
 }
 
 } // namespace
@@ -109,9 +109,9 @@ TEST_CASE("programs of all kinds and sizes alternate on one communicator") {
     std::vector<Compiled> programs;
     for (const Case &c : cases)
       programs.push_back(compileCase(c, ranks));
-    CommunicatorOptions options;
+    MemberOptions options;
     options.slotBytes = 4 << 10; // large counts take several micro-batches
-    auto communicator = Communicator::createThreads(ranks, options);
+    auto communicator = Member::createThreads(ranks, options);
     REQUIRE(bool(communicator));
 
     const unsigned seed = 11 * unsigned(ranks);
@@ -129,7 +129,7 @@ TEST_CASE("programs of all kinds and sizes alternate on one communicator") {
     std::vector<int64_t> wrong(static_cast<size_t>(ranks));
     llvm::Error error = onEveryRank(ranks, [&](int64_t rank) -> llvm::Error {
       for (size_t i = 0; i < turns.size(); ++i) {
-        auto result = takeTurn(**communicator, rank, programs[turns[i].program], turns[i], i);
+        auto result = takeTurn(*(*communicator)[rank], programs[turns[i].program], turns[i], i);
         if (!result)
           return result.takeError();
         wrong[size_t(rank)] += *result;
@@ -148,15 +148,15 @@ TEST_CASE("programs of all kinds and sizes alternate on one communicator") {
 TEST_CASE("symmetric buffers are reachable by peers and work as operands") {
   const int64_t ranks = 3, count = 1000;
   Compiled c = compileCase(cases[2], ranks);
-  auto communicator = Communicator::createThreads(ranks);
+  auto communicator = Member::createThreads(ranks);
   REQUIRE(bool(communicator));
   std::vector<int64_t> wrong(static_cast<size_t>(ranks));
   llvm::Error error = onEveryRank(ranks, [&](int64_t rank) -> llvm::Error {
     for (uint64_t round = 0; round < 5; ++round) {
-      auto in = (*communicator)->allocate(rank, count * sizeOf(c.type));
+      auto in = (*communicator)[rank]->allocate(count * sizeOf(c.type));
       if (!in)
         return in.takeError();
-      auto out = (*communicator)->allocate(rank, count * sizeOf(c.type));
+      auto out = (*communicator)[rank]->allocate(count * sizeOf(c.type));
       if (!out)
         return out.takeError();
       wrong[size_t(rank)] += in->peers[size_t(rank)] != in->local;
@@ -165,7 +165,7 @@ TEST_CASE("symmetric buffers are reachable by peers and work as operands") {
       args.in = in->local;
       args.out = out->local;
       args.count = count;
-      if (llvm::Error e = (*communicator)->launch(rank, c.program, args))
+      if (llvm::Error e = (*communicator)[rank]->launch(c.program, args))
         return e;
       wrong[size_t(rank)] += c.workload->countWrong(rank, round, count, out->local);
       // A direct program has entered on every rank by now: peers' inputs are there.

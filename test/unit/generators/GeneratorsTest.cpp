@@ -14,6 +14,7 @@
 #include <bit>
 #include <functional>
 #include <map>
+#include <random>
 
 using namespace ccl;
 using model::Collective;
@@ -105,8 +106,10 @@ int64_t gridSteps(int64_t n) {
 
 /// The formulas of the table, as text and as functions.
 const std::map<std::string, std::function<double(int64_t)>> formulas = {
+    {"0", [](int64_t) { return 0; }},
     {"1", [](int64_t) { return 1; }},
     {"2", [](int64_t) { return 2; }},
+    {"1 + (n > 2)", [](int64_t n) { return 1 + (n > 2); }},
     {"n - 1", [](int64_t n) { return n - 1; }},
     {"2 (n - 1)", [](int64_t n) { return 2 * (n - 1); }},
     {"log2 n", [](int64_t n) { return floorLog(n); }},
@@ -145,11 +148,61 @@ TEST_CASE("what is generated is proved") {
     CHECK((report.ok() ? "" : report.faults.front().message) == "");
     // Where a rank overwrites or adds into what others have still to read.
     bool spoils = request.ranks > 1 &&
-                  (generator.name == "pairwise" ||
+                  (generator.name == "pairwise" || request.collective == Collective::Permute ||
                    (generator.name == "one_shot" && request.collective == Collective::AllReduce));
-    CHECK(report.inPlace == !spoils);
+    bool hasForms = request.collective != Collective::Barrier;
+    CHECK(report.inPlace == (hasForms && !spoils));
     CHECK_FALSE(report.divisible);
+    CHECK(report.unevenSafe == model::hasUnevenForm(request.collective));
   });
+}
+
+TEST_CASE("every collective has a generator for every number of ranks from 1 to 64") {
+  for (uint32_t c = 0; c < uint32_t(Collective::Custom); ++c)
+    for (int64_t n = 1; n <= 64; ++n) {
+      GeneratorRequest request{Collective(c), model::Reduction::Sum, n, 0, {}};
+      request.root = hasRoot(request.collective) ? n / 3 : 0;
+      INFO(model::name(request.collective), " on ", n, " ranks");
+      const Generator *generator = findGenerator(request.collective, "");
+      REQUIRE(generator);
+      CHECK(generator->refuses(request) == "");
+      Generated g = make(*generator, request);
+      CHECK(g.contract.collective == request.collective);
+      CHECK(g.contract.ranks == n);
+      CHECK(model::check(g.moves, g.contract).ok());
+    }
+}
+
+TEST_CASE("trees that start at any rank") {
+  for (Collective collective : {Collective::Gather, Collective::Scatter})
+    for (int64_t n = 1; n <= 17; ++n)
+      for (int64_t root = 0; root < n; ++root) {
+        INFO(model::name(collective), " on ", n, " ranks, root ", root);
+        GeneratorRequest request{collective, model::Reduction::None, n, root, {}};
+        Generated g = make(*findGenerator(collective, "binomial"), request);
+        model::AlgorithmReport report = model::check(g.moves, g.contract);
+        CHECK((report.ok() ? "" : report.faults.front().message) == "");
+        CHECK(report.unevenSafe);
+        CHECK(measure(g).bytes == n - 1);
+        CHECK(measure(g).steps <= ceilLog(n));
+      }
+}
+
+TEST_CASE("permutations that are and are not rotations") {
+  std::mt19937 random(7);
+  const Generator *generator = findGenerator(Collective::Permute, "");
+  for (int64_t n = 1; n <= 9; ++n)
+    for (int round = 0; round < 10; ++round) {
+      GeneratorRequest request{Collective::Permute, model::Reduction::None, n, 0, {}};
+      for (int64_t p = 0; p < n; ++p)
+        request.targets.push_back((p + round) % n);
+      if (round > 5)
+        std::shuffle(request.targets.begin(), request.targets.end(), random);
+      CHECK(generator->refuses(request) == "");
+      Generated g = make(*generator, request);
+      CHECK(llvm::ArrayRef(g.contract.targets) == llvm::ArrayRef(request.targets));
+      CHECK(model::check(g.moves, g.contract).ok());
+    }
 }
 
 TEST_CASE("steps and bytes are what the table says") {
@@ -184,13 +237,9 @@ TEST_CASE("thousands of ranks are a few ops") {
 }
 
 TEST_CASE("names are found, defaults exist, and names can be taken already") {
-  for (Collective c : {Collective::AllReduce, Collective::AllGather, Collective::ReduceScatter,
-                       Collective::Broadcast, Collective::Reduce, Collective::Gather,
-                       Collective::Scatter, Collective::AllToAll})
-    CHECK(findGenerator(c, "") != nullptr);
   CHECK(findGenerator(Collective::AllReduce, "")->name == "ring");
   CHECK(findGenerator(Collective::AllToAll, "ring") == nullptr);
-  CHECK(findGenerator(Collective::Barrier, "") == nullptr);
+  CHECK(findGenerator(Collective::Custom, "") == nullptr);
 
   mlir::OwningOpRef<mlir::ModuleOp> module =
       mlir::ModuleOp::create(mlir::UnknownLoc::get(&context()));
@@ -218,6 +267,13 @@ TEST_CASE("what cannot be met is refused with a reason") {
         "needs a grid of two axes with 7 ranks");
   GeneratorRequest four{Collective::Broadcast, model::Reduction::None, 4, 4, {}};
   CHECK(reason(Collective::Broadcast, "binomial", four) == "needs a root in [0, 4), not 4");
+  GeneratorRequest three{Collective::Permute, model::Reduction::None, 3, 0, {}, {1, 0}};
+  CHECK(reason(Collective::Permute, "", three) == "needs one target for each of 3 ranks, not 2");
+  three.targets = {1, 3, 0};
+  CHECK(reason(Collective::Permute, "", three) == "needs targets in [0, 3), not 3");
+  three.targets = {1, 2, 1};
+  CHECK(reason(Collective::Permute, "", three) ==
+        "needs one sender for each rank, and rank 1 has two");
   four.ranks = 0;
   CHECK(reason(Collective::Broadcast, "ring", four) == "needs at least one rank");
 }

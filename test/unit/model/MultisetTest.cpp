@@ -25,6 +25,23 @@ TEST_CASE("equal multisets have one number, whatever the order") {
   CHECK(sets.unite(a, Multisets::nothing) == a);
 }
 
+TEST_CASE("what contributions have in common") {
+  Multisets sets(3, 2);
+  Contents a = sets.atom({1, 3}), b = sets.atom({1, 5}), c = sets.atom({2, 3});
+  CHECK(sets.rank(a) == 1);
+  CHECK(sets.shard(a) == 1);
+  CHECK(sets.rank(sets.unite(a, b)) == 1);
+  CHECK(sets.shard(sets.unite(a, b)) == Multisets::mixed);
+  CHECK(sets.rank(sets.unite(a, c)) == Multisets::mixed); // one run
+  CHECK(sets.shard(sets.unite(a, c)) == 1);
+  CHECK(sets.rank(sets.unite(sets.atom({0, 3}), c)) == Multisets::mixed); // two runs
+  CHECK(sets.shard(sets.ofEveryRank(4)) == 2);
+  CHECK(sets.rank(sets.ofEveryRank(4)) == Multisets::mixed);
+  Multisets one(1, 1);
+  CHECK(one.rank(one.unite(one.atom({0, 0}), one.atom({0, 1}))) == 0);
+  CHECK(one.shard(one.unite(one.atom({0, 0}), one.atom({0, 1}))) == Multisets::mixed);
+}
+
 TEST_CASE("multisets as text") {
   Multisets sets(32, 4);
   Contents a = sets.atom({0, 3}), b = sets.atom({1, 3});

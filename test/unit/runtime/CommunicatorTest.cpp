@@ -15,47 +15,47 @@ void checkSuccess(llvm::Error error) { CHECK(llvm::toString(std::move(error)) ==
 
 constexpr int64_t countsToTry[] = {0, 1, 2, 17, 4097};
 
-std::unique_ptr<Communicator> makeCommunicator(int64_t ranks, int64_t slotBytes = 1024) {
-  CommunicatorOptions options;
+Team makeCommunicator(int64_t ranks, int64_t slotBytes = 1024) {
+  MemberOptions options;
   options.slotBytes = slotBytes;
-  return llvm::cantFail(Communicator::createThreads(ranks, options));
+  return makeTeam(ranks, options);
 }
 
 /// Launches an all-reduce as `rank`; the number of wrong elements and torn red zones.
-llvm::Expected<int64_t> allReduce(Communicator &communicator, int64_t rank,
+llvm::Expected<int64_t> allReduce(Member &member,
                                   const std::shared_ptr<LoadedProgram> &program, int64_t count,
                                   bool inPlace, int64_t launch) {
   Guarded in(count), out(count);
   for (int64_t i = 0; i < count; ++i)
-    in[i] = inputOf(rank, i, launch);
+    in[i] = inputOf(member.rank(), i, launch);
   LaunchArgs args;
   args.in = in.data();
   args.out = inPlace ? in.data() : out.data();
   args.count = count;
-  if (llvm::Error e = communicator.launch(rank, program, args))
+  if (llvm::Error e = member.launch(program, args))
     return e;
   int64_t wrong = !in.isIntact() + !out.isIntact();
   Guarded &result = inPlace ? in : out;
   for (int64_t i = 0; i < count; ++i)
-    wrong += result[i] != sumOf(communicator.ranks(), i, launch);
+    wrong += result[i] != sumOf(member.ranks(), i, launch);
   for (int64_t i = 0; i < count && !inPlace; ++i)
-    wrong += in[i] != inputOf(rank, i, launch);
+    wrong += in[i] != inputOf(member.rank(), i, launch);
   return wrong;
 }
 
-llvm::Expected<int64_t> allGather(Communicator &communicator, int64_t rank,
+llvm::Expected<int64_t> allGather(Member &member,
                                   const std::shared_ptr<LoadedProgram> &program, int64_t count,
                                   bool inPlace, int64_t launch) {
-  const int64_t n = communicator.ranks();
+  const int64_t n = member.ranks();
   Guarded in(count), out(n * count);
-  int32_t *from = inPlace ? out.data() + rank * count : in.data();
+  int32_t *from = inPlace ? out.data() + member.rank() * count : in.data();
   for (int64_t i = 0; i < count; ++i)
-    from[i] = inputOf(rank, i, launch);
+    from[i] = inputOf(member.rank(), i, launch);
   LaunchArgs args;
   args.in = from;
   args.out = out.data();
   args.count = count;
-  if (llvm::Error e = communicator.launch(rank, program, args))
+  if (llvm::Error e = member.launch(program, args))
     return e;
   int64_t wrong = !in.isIntact() + !out.isIntact();
   for (int64_t r = 0; r < n; ++r)
@@ -64,7 +64,7 @@ llvm::Expected<int64_t> allGather(Communicator &communicator, int64_t rank,
   return wrong;
 }
 
-using Collective = llvm::Expected<int64_t> (*)(Communicator &, int64_t,
+using Collective = llvm::Expected<int64_t> (*)(Member &,
                                                const std::shared_ptr<LoadedProgram> &, int64_t,
                                                bool, int64_t);
 
@@ -77,7 +77,7 @@ int64_t runAll(Collective collective, int64_t ranks, const std::shared_ptr<Loade
     int64_t launch = 0;
     for (bool inPlace : {false, true})
       for (int64_t count : countsToTry) {
-        auto result = collective(*communicator, rank, program, count, inPlace, launch++);
+        auto result = collective(communicator[rank], program, count, inPlace, launch++);
         if (!result)
           return result.takeError();
         wrong += *result;
@@ -121,8 +121,8 @@ TEST_CASE("back-to-back launches of different programs and sizes") {
     for (int64_t i = 0; i < 2000; ++i) {
       const int64_t count = i * 37 % 601;
       const auto &program = i % 3 == 0 ? ring : i % 3 == 1 ? wide : again;
-      auto result = i % 4 == 3 ? allGather(*communicator, rank, gather, count, i % 8 == 3, i)
-                               : allReduce(*communicator, rank, program, count, i % 2 == 0, i);
+      auto result = i % 4 == 3 ? allGather(communicator[rank], gather, count, i % 8 == 3, i)
+                               : allReduce(communicator[rank], program, count, i % 2 == 0, i);
       if (!result)
         return result.takeError();
       wrong += *result;
@@ -140,7 +140,7 @@ TEST_CASE("programs come and go") {
     const auto program = ringAllReduce(ranks, 2 + int32_t(i % 2));
     std::atomic<int64_t> wrong{0};
     checkSuccess(onEveryRank(ranks, [&](int64_t rank) -> llvm::Error {
-      auto result = allReduce(*communicator, rank, program, 33, false, i);
+      auto result = allReduce(communicator[rank], program, 33, false, i);
       if (!result)
         return result.takeError();
       wrong += *result;
@@ -185,7 +185,7 @@ TEST_CASE("ranks without a result need no `out`, and theirs stays untouched") {
         args.in = from;
         args.out = rank == root ? out.data() : rank == 2 ? in.data() : nullptr;
         args.count = count;
-        if (llvm::Error e = communicator->launch(rank, program, args))
+        if (llvm::Error e = communicator[rank].launch(program, args))
           return e;
         wrong += !in.isIntact() + !out.isIntact();
         for (int64_t i = 0; i < ranks * count && rank == root; ++i)
@@ -205,7 +205,7 @@ TEST_CASE("a barrier runs although it moves nothing") {
   const auto program = countingBarrier(4);
   barrierRuns = 0;
   checkSuccess(onEveryRank(
-      4, [&](int64_t rank) { return communicator->launch(rank, program, LaunchArgs{}); }));
+      4, [&](int64_t rank) { return communicator[rank].launch(program, LaunchArgs{}); }));
   CHECK(barrierRuns == 4);
 }
 
@@ -219,7 +219,7 @@ TEST_CASE("the caller can ask for more micro-batches, not for fewer") {
       args.in = args.out = memory.data() + 1024 * rank;
       args.count = 1024;
       args.microBatches = microBatches;
-      return communicator->launch(rank, program, args);
+      return communicator[rank].launch(program, args);
     }));
     CHECK(memory[5] == 2);
     return ringSaw.microBatches.load();

@@ -27,8 +27,8 @@ Outcome outcomeOf(llvm::Error error) {
   return outcome;
 }
 
-std::unique_ptr<Communicator> makeCommunicator(int64_t ranks, CommunicatorOptions options = {}) {
-  return llvm::cantFail(Communicator::createThreads(ranks, options));
+Team makeCommunicator(int64_t ranks, MemberOptions options = {}) {
+  return makeTeam(ranks, options);
 }
 
 /// Each rank's outcome of body(rank, args); args have buffers of 64 elements.
@@ -67,11 +67,11 @@ TEST_CASE("ranks that disagree all learn who wanted what") {
       std::shared_ptr<LoadedProgram> program = ring;
       if (rank == 2)
         change(program, args);
-      return communicator->launch(rank, program, args);
+      return communicator[rank].launch(program, args);
     });
   };
   checkAll(runWith([](auto &, LaunchArgs &args) { args.count = 63; }), Failure::Mismatch,
-           "launch 1: ranks 0 and 2 disagree on the count: 64 and 63");
+           "operation 1: ranks 0 and 2 disagree on the count: 64 and 63");
   checkAll(runWith([](auto &, LaunchArgs &args) { args.count = 0; }), Failure::Mismatch,
            "count: 64 and 0");
   checkAll(runWith([](auto &, LaunchArgs &args) { args.in = args.out; }), Failure::Mismatch,
@@ -109,7 +109,7 @@ TEST_CASE("a rank that never comes is named within the deadline") {
   const auto begin = std::chrono::steady_clock::now();
   const auto outcomes = runEach(4, [&](int64_t rank, LaunchArgs args) {
     args.timeout = std::chrono::milliseconds(100);
-    return rank == 2 ? llvm::Error::success() : communicator->launch(rank, ring, args);
+    return rank == 2 ? llvm::Error::success() : communicator[rank].launch(ring, args);
   });
   const auto elapsed = std::chrono::steady_clock::now() - begin;
   CHECK(elapsed >= std::chrono::milliseconds(100));
@@ -124,7 +124,7 @@ TEST_CASE("a rank that never comes is named within the deadline") {
   args.in = in.data();
   args.out = out.data();
   args.count = 64;
-  CHECK(outcomeOf(communicator->launch(2, ring, args)).message == outcomes[0].message);
+  CHECK(outcomeOf(communicator[2].launch(ring, args)).message == outcomes[0].message);
 }
 
 TEST_CASE("a signal that never comes is described") {
@@ -132,12 +132,12 @@ TEST_CASE("a signal that never comes is described") {
   const auto program = stuck(2);
   const auto outcomes = runEach(2, [&](int64_t rank, LaunchArgs args) {
     args.timeout = std::chrono::milliseconds(50);
-    return communicator->launch(rank, program, args);
+    return communicator[rank].launch(program, args);
   });
   checkAll({outcomes[0]}, Failure::Timeout,
            "rank 0 timed out after 50 ms in launch 1 of stuck (hash stuck2, all_reduce sum int32): "
-           "micro-batch 0, instruction 5 waits for rank 1 (channel from it, tag 7): expected "
-           "counter 1, found 0; rank 1 does not wait");
+           "agent block 0, micro-batch 0, instruction 5 waits for rank 1 (channel from it, tag 7): "
+           "expected counter 1, found 0; rank 1 has done operation 1 and is between operations");
   CHECK_FALSE(outcomes[1].failed);
 }
 
@@ -149,17 +149,17 @@ TEST_CASE("abort ends a wait from another thread") {
     const auto outcomes = runEach(2, [&](int64_t rank, LaunchArgs args) -> llvm::Error {
       if (rank == 0 || inKernel) {
         if (rank == 0)
-          other = std::thread([&] { communicator->abort("the user pressed a key"); });
-        return communicator->launch(rank, program, args);
+          other = std::thread([&] { communicator[0].abort("the user pressed a key"); });
+        return communicator[rank].launch(program, args);
       }
       return llvm::Error::success();
     });
     other.join();
     checkAll({outcomes[0]}, Failure::Aborted, "the user pressed a key");
     // The first reason is kept, by everybody.
-    communicator->abort("another");
+    communicator[0].abort("another");
     const auto later = runEach(2, [&](int64_t rank, LaunchArgs args) {
-      return communicator->launch(rank, program, args);
+      return communicator[rank].launch(program, args);
     });
     checkAll(later, Failure::Aborted, "the user pressed a key");
   }
@@ -172,7 +172,7 @@ TEST_CASE("a wrong argument of one rank ends the launch of all") {
     return runEach(3, [&](int64_t rank, LaunchArgs args) {
       if (rank == 1)
         change(args);
-      return communicator->launch(rank, ring, args);
+      return communicator[rank].launch(ring, args);
     });
   };
   checkAll(runWith([](LaunchArgs &args) { args.count = -1; }), Failure::BadArgument,
@@ -194,17 +194,17 @@ TEST_CASE("a wrong argument of one rank ends the launch of all") {
   checkAll(runWith([](LaunchArgs &args) { args.microBatches = -2; }), Failure::BadArgument,
            "-2 micro-batches");
   checkAll(runWith([](LaunchArgs &args) { args.timeout = std::chrono::milliseconds(0); }),
-           Failure::BadArgument, "time-out is 0 ms");
+           Failure::BadArgument, "time-out of launch is 0 ms");
   checkAll(runWith([](LaunchArgs &args) { args.count = INT64_MAX; }), Failure::BadArgument,
            "the limit is");
 }
 
 TEST_CASE("plans that do not fit are refused") {
-  auto runPlan = [](const Plan &plan, CommunicatorOptions options = {}) {
+  auto runPlan = [](const Plan &plan, MemberOptions options = {}) {
     auto communicator = makeCommunicator(3, options);
     const auto program = ringAllReduce(plan);
     return runEach(3, [&](int64_t rank, LaunchArgs args) {
-      return communicator->launch(rank, program, args);
+      return communicator[rank].launch(program, args);
     });
   };
   checkAll(runPlan(ringAllReducePlan(4)), Failure::BadArgument,
@@ -232,21 +232,20 @@ TEST_CASE("a rank is driven by one thread at a time") {
     LaunchArgs args;
     args.in = args.out = memory.data();
     args.count = 8;
-    outcomes[which] = outcomeOf(communicator->launch(0, ring, args));
+    outcomes[which] = outcomeOf(communicator[0].launch(ring, args));
   };
   std::thread other([&] { launch(1); });
   launch(0);
   other.join();
-  checkAll(outcomes, Failure::BadArgument, "rank 0 launches from two threads at once");
+  checkAll(outcomes, Failure::BadArgument, "rank 0 is used by two threads at once");
 }
 
 TEST_CASE("communicators of impossible size") {
   for (int64_t ranks : {int64_t(0), int64_t(-1), int64_t(1) << 40})
-    CHECK(outcomeOf(Communicator::createThreads(ranks).takeError()).category ==
+    CHECK(outcomeOf(Member::createThreads(ranks).takeError()).category ==
           Failure::BadArgument);
-  CHECK(outcomeOf(Communicator::createThreads(2, {.slotBytes = 0}).takeError()).failed);
-  CHECK(outcomeOf(makeCommunicator(2)->launch(2, ringAllReduce(2), {})).says("does not exist"));
-  CHECK(outcomeOf(makeCommunicator(2)->launch(0, nullptr, {})).says("no program"));
+  CHECK(outcomeOf(Member::createThreads(2, {.slotBytes = 0}).takeError()).failed);
+  CHECK(outcomeOf(makeCommunicator(2)[0].launch(nullptr, {})).says("no program"));
   CHECK(exitStatus(Failure::Timeout) == 3);
   CHECK(exitStatus(Failure::Unproved) == 1);
   CHECK(exitStatus(Failure::BadArgument) == 2);
@@ -257,19 +256,19 @@ TEST_CASE("symmetric allocations must be equal, and everybody must come") {
     auto communicator = makeCommunicator(ranks);
     checkAll(runEach(ranks,
                      [&](int64_t rank, LaunchArgs &) -> llvm::Error {
-                       auto buffer = communicator->allocate(rank, rank == 1 ? 128 : 64);
+                       auto buffer = communicator[rank].allocate(rank == 1 ? 128 : 64);
                        return buffer ? llvm::Error::success() : buffer.takeError();
                      }),
-             Failure::Mismatch, "rank 0 asks for 64 bytes, rank 1 for 128");
+             Failure::Mismatch, "ranks 0 and 1 disagree on the bytes of the allocation: 64 and 128");
   }
   auto communicator = makeCommunicator(2);
   auto outcomes = runEach(2, [&](int64_t rank, LaunchArgs &) -> llvm::Error {
     if (rank == 1)
       return llvm::Error::success();
-    auto buffer = communicator->allocate(rank, 64, std::chrono::milliseconds(50));
+    auto buffer = communicator[rank].allocate(64, std::chrono::milliseconds(50));
     return buffer ? llvm::Error::success() : buffer.takeError();
   });
   CHECK(outcomes[0].failed);
   CHECK(outcomes[0].category == Failure::Timeout);
-  CHECK(outcomes[0].says("not every rank came"));
+  CHECK(outcomes[0].says("rank 1 did not come"));
 }

@@ -1,5 +1,5 @@
 //===- LoadedProgramTest.cpp - Object code becomes kernels ------------------===//
-#include "runtime/Communicator.h"
+#include "test/unit/runtime/Programs.h"
 
 #include "llvm/AsmParser/Parser.h"
 #include "llvm/IR/LLVMContext.h"
@@ -16,6 +16,8 @@
 #include <cstring>
 
 using namespace ccl;
+using ccl::test::Team;
+using ccl::test::makeTeam;
 
 namespace {
 
@@ -111,25 +113,25 @@ TEST_CASE("an object is linked, runs, and resolves symbols of the process") {
   CHECK(program->kernelIndex(1) == -1);
   CHECK(!program->kernel(1));
 
-  auto communicator = llvm::cantFail(Communicator::createThreads(1));
+  Team communicator = makeTeam(1);
   std::vector<int32_t> in = {1, 2, 3, 4, 5}, out(5);
   LaunchArgs args;
   args.in = in.data();
   args.out = out.data();
   args.count = 5;
-  llvm::cantFail(communicator->launch(0, program, args));
+  llvm::cantFail(communicator[0].launch(program, args));
   CHECK(in == out);
 }
 
 TEST_CASE("a kernel's own error code is reported") {
   const std::string object = compileToObject(copyKernels);
   const auto program = llvm::cantFail(LoadedProgram::load(planWith(object, {"refuse"})));
-  auto communicator = llvm::cantFail(Communicator::createThreads(1));
+  Team communicator = makeTeam(1);
   int32_t value = 0;
   LaunchArgs args;
   args.in = args.out = &value;
   args.count = 1;
-  CHECK(contains(llvm::toString(communicator->launch(0, program, args)), "returned 42"));
+  CHECK(contains(llvm::toString(communicator[0].launch(program, args)), "returned 42"));
 }
 
 TEST_CASE("what cannot be linked says why") {

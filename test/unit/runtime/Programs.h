@@ -4,7 +4,7 @@
 //===----------------------------------------------------------------------===//
 #pragma once
 
-#include "runtime/Communicator.h"
+#include "runtime/Member.h"
 
 #include <atomic>
 
@@ -40,6 +40,20 @@ std::shared_ptr<LoadedProgram> stuck(int64_t ranks);
 /// A barrier without any channel; counts how often a kernel ran.
 std::shared_ptr<LoadedProgram> countingBarrier(int64_t ranks);
 extern std::atomic<int64_t> barrierRuns;
+
+/// All members of a communicator of threads.
+class Team {
+public:
+  explicit Team(std::vector<std::unique_ptr<Member>> members) : members(std::move(members)) {}
+  Member &operator[](int64_t rank) { return *members[size_t(rank)]; }
+  int64_t ranks() const { return int64_t(members.size()); }
+
+private:
+  std::vector<std::unique_ptr<Member>> members;
+};
+inline Team makeTeam(int64_t ranks, MemberOptions options = {}) {
+  return Team(llvm::cantFail(Member::createThreads(ranks, options)));
+}
 
 /// What the last ring kernel got.
 struct Seen {

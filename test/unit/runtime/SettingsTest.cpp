@@ -1,6 +1,6 @@
 //===- SettingsTest.cpp - The environment and the log -----------------------===//
 #include "runtime/Settings.h"
-#include "runtime/Communicator.h"
+#include "runtime/Member.h"
 #include "runtime/Log.h"
 #include "test/unit/runtime/Programs.h"
 
@@ -133,7 +133,7 @@ TEST_CASE("CCL_COLL_TRACE prints one line a collective") {
   options.file = file.path;
   options.collectives = true;
   log::configure(options);
-  auto communicator = llvm::cantFail(Communicator::createThreads(2));
+  test::Team communicator = test::makeTeam(2);
   const auto ring = test::ringAllReduce(2);
   std::vector<int32_t> memory(200);
   llvm::cantFail(onEveryRank(2, [&](int64_t rank) {
@@ -141,7 +141,7 @@ TEST_CASE("CCL_COLL_TRACE prints one line a collective") {
     args.in = args.out = memory.data() + 100 * rank;
     args.count = 100;
     args.reason = "the command line";
-    return communicator->launch(rank, ring, args);
+    return communicator[rank].launch(ring, args);
   }));
   const std::string text = file.text();
   CHECK(contains(text,

@@ -1,8 +1,9 @@
-//===- Communicator.cpp -----------------------------------------------------===//
-#include "runtime/Communicator.h"
+//===- Member.cpp - Making communicators ---------------------------------------===//
+#include "runtime/Member.h"
 
 #include "runtime/Log.h"
-#include "runtime/ThreadCommunicator.h"
+#include "runtime/ProcessWorld.h"
+#include "runtime/RankMember.h"
 
 #include <fmt/format.h>
 
@@ -30,10 +31,12 @@ int exitStatus(Failure category) {
   return 3;
 }
 
-llvm::Expected<std::unique_ptr<Communicator>>
-Communicator::createThreads(int64_t ranks, CommunicatorOptions options) {
-  // Ranks travel as 32-bit numbers in plans.
-  constexpr int64_t mostRanks = int64_t(1) << 20, mostSlotBytes = int64_t(1) << 40;
+namespace {
+
+// Ranks travel as 32-bit numbers in plans.
+constexpr int64_t mostRanks = int64_t(1) << 20, mostSlotBytes = int64_t(1) << 40;
+
+llvm::Error checkSizes(int64_t ranks, MemberOptions &options) {
   if (ranks < 1 || ranks > mostRanks)
     return llvm::make_error<RuntimeError>(
         Failure::BadArgument,
@@ -43,9 +46,32 @@ Communicator::createThreads(int64_t ranks, CommunicatorOptions options) {
         Failure::BadArgument, fmt::format("slots have 1 to {} bytes, not {} (CCL_SLOT_BYTES)",
                                           mostSlotBytes, options.slotBytes));
   options.slotBytes = roundUp(options.slotBytes, int64_t(cacheLine));
+  return llvm::Error::success();
+}
+
+} // namespace
+
+llvm::Expected<std::vector<std::unique_ptr<Member>>> Member::createThreads(int64_t ranks,
+                                                                           MemberOptions options) {
+  if (llvm::Error e = checkSizes(ranks, options))
+    return e;
   log::info(log::Subsystem::Init, -1, "communicator of {} threads, slots of {} bytes", ranks,
             options.slotBytes);
-  return std::make_unique<ThreadCommunicator>(ranks, options);
+  std::shared_ptr<World> world = createThreadWorld(ranks);
+  llvm::Expected<Block> block = world->allocate(ControlBlock::size(ranks));
+  if (!block)
+    return block.takeError();
+  ControlBlock *control = ControlBlock::create(block->data, ranks, options.slotBytes, 0);
+  std::vector<std::unique_ptr<Member>> members;
+  for (int64_t r = 0; r < ranks; ++r)
+    members.push_back(std::make_unique<RankMember>(world, control, r));
+  return members;
+}
+
+llvm::Expected<std::unique_ptr<Member>> Member::join(JoinOptions options) {
+  if (llvm::Error e = checkSizes(options.ranks, options.member))
+    return e;
+  return joinProcesses(std::move(options));
 }
 
 namespace {

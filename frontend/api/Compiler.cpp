@@ -1,0 +1,295 @@
+//===- Compiler.cpp -------------------------------------------------------------===//
+#include "frontend/api/Compiler.h"
+
+#include "codegen/Compile.h"
+#include "frontend/api/Border.h"
+#include "frontend/builder/Emit.h"
+#include "frontend/cli/Source.h"
+#include "passes/synthesis/generators/Generators.h"
+#include "runtime/Settings.h"
+
+#include "mlir/IR/Verifier.h"
+#include "mlir/Parser/Parser.h"
+#include "llvm/Support/SourceMgr.h"
+
+#include <fmt/format.h>
+
+namespace ccl {
+inline namespace jit {
+namespace {
+
+/// One compilation: its context, and what it has to say.
+class Compilation {
+public:
+  Compilation(const Source &source, const ProgramOptions &options)
+      : source(source), options(options),
+        context(dialects(), mlir::MLIRContext::Threading::DISABLED),
+        printer(sources, &context, said), module(mlir::UnknownLoc::get(&context)) {
+    // Builders and generators make ops without parsing any.
+    context.loadDialect<CclDialect>();
+    context.printOpOnDiagnostic(false);
+    // Asked first: what has no place in a file would be shown as <unknown>:0.
+    unplaced = std::make_unique<mlir::ScopedDiagnosticHandler>(
+        &context, [this](mlir::Diagnostic &diagnostic) { return sayUnplaced(diagnostic); });
+  }
+
+  Result<Compiled> compile();
+  Result<std::string> print(Program::Stage stage);
+
+private:
+  static mlir::DialectRegistry dialects() {
+    mlir::DialectRegistry registry;
+    registerDialects(registry);
+    return registry;
+  }
+
+  std::optional<Error> prepare();
+  std::optional<Error> parse();
+  std::optional<Error> generate();
+  std::optional<Error> build();
+  std::optional<Error> bindSizes(AlgorithmOp algorithm);
+  std::optional<Error> checkRanks(AlgorithmOp algorithm);
+  std::optional<Error> runPasses(void (*pipeline)(mlir::OpPassManager &, const LoweringOptions &));
+  mlir::LogicalResult sayUnplaced(mlir::Diagnostic &diagnostic);
+  Error refused() const;
+
+  const Source &source;
+  const ProgramOptions &options;
+  std::string text; ///< of all diagnostics
+  llvm::raw_string_ostream said{text};
+  llvm::SourceMgr sources;
+  mlir::MLIRContext context;
+  mlir::SourceMgrDiagnosticHandler printer;
+  std::unique_ptr<mlir::ScopedDiagnosticHandler> unplaced;
+  mlir::OwningOpRef<mlir::ModuleOp> module;
+  std::string symbol;
+  LoweringOptions lowering;
+  Settings settings;
+};
+
+} // namespace
+
+//===----------------------------------------------------------------------===//
+// Diagnostics
+//===----------------------------------------------------------------------===//
+
+mlir::LogicalResult Compilation::sayUnplaced(mlir::Diagnostic &diagnostic) {
+  auto isPlaced = [](mlir::Location location) {
+    bool found = false;
+    location->walk([&](mlir::Location inner) {
+      found |= mlir::isa<mlir::FileLineColLoc>(inner);
+      return found ? mlir::WalkResult::interrupt() : mlir::WalkResult::advance();
+    });
+    return found;
+  };
+  if (isPlaced(diagnostic.getLocation()))
+    return mlir::failure();
+  bool isError = diagnostic.getSeverity() == mlir::DiagnosticSeverity::Error;
+  said << (isError ? "error: " : "warning: ") << diagnostic.str() << "\n";
+  for (mlir::Diagnostic &note : diagnostic.getNotes())
+    said << "note: " << note.str() << "\n";
+  return mlir::success();
+}
+
+Error Compilation::refused() const {
+  llvm::StringRef message = llvm::StringRef(text).rtrim();
+  return {Error::Kind::program,
+          message.empty() ? std::string("refused without a reason") : message.str(), -1};
+}
+
+//===----------------------------------------------------------------------===//
+// The algorithm
+//===----------------------------------------------------------------------===//
+
+std::optional<Error> Compilation::parse() {
+  if (std::optional<cli::TooDeep> found = cli::findTooDeep(source.text)) {
+    llvm::StringRef before = llvm::StringRef(source.text).take_front(found->offset);
+    return Error{Error::Kind::program,
+                 fmt::format("{}:{}:{}: error: {}", source.label, before.count('\n') + 1,
+                             before.size() - (before.rfind('\n') + 1) + 1, found->message),
+                 -1};
+  }
+  sources.AddNewSourceBuffer(llvm::MemoryBuffer::getMemBuffer(source.text, source.label),
+                             llvm::SMLoc());
+  module = mlir::parseSourceFile<mlir::ModuleOp>(sources, &context);
+  if (!module)
+    return refused();
+  mlir::FailureOr<AlgorithmOp> algorithm = findAlgorithm(*module, options.algorithm);
+  if (mlir::failed(algorithm))
+    return refused();
+  symbol = algorithm->getSymName().str();
+  return bindSizes(*algorithm);
+}
+
+/// As `ccl run` does with -n and --size.
+std::optional<Error> Compilation::bindSizes(AlgorithmOp algorithm) {
+  std::vector<std::string> parameters, unbound;
+  for (unsigned i = 0; i < algorithm.getNumArguments(); ++i)
+    parameters.push_back(algorithm.getParameterName(i).str());
+  for (const auto &[name, value] : options.sizes) {
+    if (!llvm::is_contained(parameters, name))
+      return argumentError(fmt::format("sizes: @{} has no size parameter %{}", symbol, name));
+    if (!lowering.sizes.emplace(name, value).second)
+      return argumentError(fmt::format("sizes: %{} is bound twice", name));
+  }
+  for (const std::string &parameter : parameters)
+    if (!lowering.sizes.count(parameter))
+      unbound.push_back(parameter);
+  if (unbound.size() == 1 && options.ranks > 0)
+    lowering.sizes[unbound.front()] = options.ranks;
+  else if (!unbound.empty())
+    return argumentError(fmt::format("@{} has the size parameters %{}: bind each in sizes, or the "
+                                     "last one by ranks",
+                                     symbol, fmt::join(parameters, ", %")));
+  return std::nullopt;
+}
+
+std::optional<Error> Compilation::build() {
+  mlir::FailureOr<AlgorithmOp> algorithm = emit(*source.algorithm, *module);
+  if (mlir::failed(algorithm) || mlir::failed(mlir::verify(*module)))
+    return refused();
+  symbol = algorithm->getSymName().str();
+  if (!options.sizes.empty() || !options.algorithm.empty())
+    return argumentError("sizes and algorithm are for texts; a builder is one algorithm of fixed "
+                         "size");
+  return std::nullopt;
+}
+
+std::optional<Error> Compilation::generate() {
+  GeneratorRequest request;
+  request.collective = toInternal(*source.generated);
+  request.reduction = model::reduces(request.collective) ? toInternal(options.op.value_or(Op::sum))
+                                                         : model::Reduction::None;
+  request.ranks = options.ranks;
+  request.root = options.root;
+  request.grid.assign(options.grid.begin(), options.grid.end());
+  request.targets.assign(options.targets.begin(), options.targets.end());
+  const Generator *generator = findGenerator(request.collective, options.algorithm);
+  if (!generator)
+    return argumentError(fmt::format("nothing called '{}' generates {}; there are: {}",
+                                     options.algorithm, name(*source.generated),
+                                     fmt::join(Program::generators(*source.generated), ", ")));
+  if (std::string reason = generator->refuses(request); !reason.empty())
+    return argumentError(fmt::format("{} does not generate {} on {} ranks: {}",
+                                     generator->name.str(), name(*source.generated), options.ranks,
+                                     reason));
+  symbol = generator->generate(*module, request).getSymName().str();
+  return std::nullopt;
+}
+
+std::optional<Error> Compilation::checkRanks(AlgorithmOp algorithm) {
+  mlir::FailureOr<model::Contract> contract = getModelContract(algorithm);
+  if (mlir::failed(contract))
+    return refused();
+  if (options.ranks > 0 && contract->ranks != options.ranks)
+    return argumentError(fmt::format("@{} is written for {} ranks, not for {}", symbol,
+                                     contract->ranks, options.ranks));
+  return std::nullopt;
+}
+
+/// Up to the algorithm with all sizes bound.
+std::optional<Error> Compilation::prepare() {
+  if (std::optional<Error> error = refuseOptions(options))
+    return error;
+  llvm::Expected<Settings> environment = Settings::fromEnvironment();
+  if (!environment)
+    return toError(environment.takeError());
+  settings = std::move(*environment);
+  lowering.slots = options.slots;
+  lowering.via = settings.text(Setting::Via);
+  if (options.via) {
+    constexpr const char *names[] = {"auto", "staged", "direct"};
+    lowering.via = names[size_t(*options.via)];
+  }
+  std::optional<Error> error = source.algorithm ? build() : source.generated ? generate() : parse();
+  if (error)
+    return error;
+  if (auto failed = runPasses(buildAlgorithmPipeline))
+    return failed;
+  mlir::FailureOr<AlgorithmOp> algorithm = findAlgorithm(*module, symbol);
+  return mlir::failed(algorithm) ? refused() : checkRanks(*algorithm);
+}
+
+std::optional<Error> Compilation::runPasses(void (*pipeline)(mlir::OpPassManager &,
+                                                             const LoweringOptions &)) {
+  auto passes = mlir::PassManager::on<mlir::ModuleOp>(&context);
+  pipeline(passes, lowering);
+  return mlir::succeeded(passes.run(*module)) ? std::nullopt : std::optional(refused());
+}
+
+//===----------------------------------------------------------------------===//
+// Results
+//===----------------------------------------------------------------------===//
+
+Result<Compiled> Compilation::compile() {
+  if (std::optional<Error> error = prepare())
+    return *error;
+  CompileOptions compiling;
+  compiling.lowering = lowering;
+  compiling.lowering.sizes.clear(); // they are bound by now
+  compiling.algorithm = symbol;
+  compiling.type = toInternal(options.type);
+  if (options.op)
+    compiling.reduction = toInternal(*options.op);
+  compiling.cacheDir =
+      settings.flag(Setting::AlwaysCompile) ? "" : settings.text(Setting::CacheDir);
+  compiling.dumpDir = settings.text(Setting::DumpDir);
+  compiling.overrideDir = settings.text(Setting::OverrideDir);
+  compiling.sanitizer = CCL_SANITIZE;
+  CompileStats stats;
+  mlir::FailureOr<Plan> plan = ccl::compile(*module, compiling, stats);
+  if (mlir::failed(plan))
+    return refused();
+  // What the code does is what ranks compare and messages name.
+  if (compiling.reduction && plan->contract.reduction != model::Reduction::None)
+    plan->contract.reduction = *compiling.reduction;
+  if (!stats.unproved.empty())
+    said << "warning: @" << symbol << " not proved: " << stats.unproved << "\n";
+  llvm::Expected<std::shared_ptr<LoadedProgram>> loaded = LoadedProgram::load(std::move(*plan));
+  if (!loaded)
+    return toError(loaded.takeError());
+  return Compiled{std::move(*loaded), llvm::StringRef(text).rtrim().str()};
+}
+
+Result<std::string> Compilation::print(Program::Stage stage) {
+  if (std::optional<Error> error = prepare())
+    return *error;
+  lowering.sizes.clear();
+  if (stage == Program::Stage::program)
+    if (std::optional<Error> error = runPasses(buildLoweringPipeline))
+      return *error;
+  std::string printed;
+  llvm::raw_string_ostream os(printed);
+  module->print(os);
+  return printed;
+}
+
+std::optional<Error> refuseOptions(const ProgramOptions &options) {
+  if (!isValid(options.type) || (options.op && !isValid(*options.op)))
+    return argumentError("there is no such type or op");
+  if (options.ranks < 0)
+    return argumentError(fmt::format("{} ranks: needs at least 1", options.ranks));
+  if (options.slots < 1 || options.slots > 1024)
+    return argumentError(fmt::format("{} slots: needs 1 to 1024", options.slots));
+  if (options.via && *options.via > ProgramOptions::Via::direct)
+    return argumentError("there is no such via");
+  return std::nullopt;
+}
+
+Result<Compiled> compileSource(const Source &source, const ProgramOptions &options) {
+  return Compilation(source, options).compile();
+}
+
+Result<std::string> printStage(const Source &source, const ProgramOptions &options,
+                               Program::Stage stage) {
+  return Compilation(source, options).print(stage);
+}
+
+Result<std::string> Algorithm::text() const {
+  return guarded([&]() -> Result<std::string> {
+    return printStage({{}, {}, *this, {}}, {}, Program::Stage::algorithm);
+  });
+}
+
+} // namespace jit
+} // namespace ccl

@@ -1,0 +1,44 @@
+//===- Compiler.h - From what a program is made of to code ------------------------===//
+//
+// One MLIR context for each compilation: any number of threads may compile at once, and
+// nothing stays behind.
+//===----------------------------------------------------------------------===//
+#pragma once
+
+#include <ccl/builder.h>
+
+#include "runtime/LoadedProgram.h"
+
+namespace ccl {
+inline namespace jit {
+
+/// What a program is made of. Kept, so that its stages can be shown later.
+struct Source {
+  std::string text, label;            ///< MLIR text, unless one of these:
+  std::optional<Algorithm> algorithm; ///< a builder's
+  std::optional<Collective> generated;
+};
+
+struct Compiled {
+  std::shared_ptr<LoadedProgram> loaded;
+  std::string remarks;
+};
+
+Result<Compiled> compileSource(const Source &source, const ProgramOptions &options);
+Result<std::string> printStage(const Source &source, const ProgramOptions &options,
+                               Program::Stage stage);
+
+/// Why `options` cannot be, or nothing.
+std::optional<Error> refuseOptions(const ProgramOptions &options);
+
+struct Program::Impl {
+  Source source;
+  ProgramOptions options;
+  std::shared_ptr<LoadedProgram> loaded;
+  std::string remarks;
+};
+Result<std::shared_ptr<const Program::Impl>> makeProgram(Source source,
+                                                         const ProgramOptions &options);
+
+} // namespace jit
+} // namespace ccl

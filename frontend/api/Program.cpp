@@ -1,0 +1,109 @@
+//===- Program.cpp --------------------------------------------------------------===//
+#include "frontend/api/Border.h"
+#include "frontend/api/Compiler.h"
+#include "frontend/cli/Source.h"
+#include "passes/synthesis/generators/Generators.h"
+#include "runtime/Settings.h"
+
+#include <fmt/format.h>
+
+namespace ccl {
+inline namespace jit {
+
+Result<std::shared_ptr<const Program::Impl>> makeProgram(Source source,
+                                                         const ProgramOptions &options) {
+  Result<Compiled> compiled = compileSource(source, options);
+  if (!compiled)
+    return compiled.error();
+  auto impl = std::make_shared<Program::Impl>();
+  impl->source = std::move(source);
+  impl->options = options;
+  impl->loaded = std::move(compiled->loaded);
+  impl->remarks = std::move(compiled->remarks);
+  return std::shared_ptr<const Program::Impl>(std::move(impl));
+}
+
+static Result<std::shared_ptr<const Program::Impl>> make(Source source,
+                                                         const ProgramOptions &options) {
+  return guarded([&] { return makeProgram(std::move(source), options); });
+}
+
+Result<Program> Program::compile(std::string_view text, const ProgramOptions &options,
+                                 std::string_view label) {
+  return guarded([&]() -> Result<Program> {
+    auto impl = make({std::string(text), std::string(label), {}, {}}, options);
+    return impl ? Result<Program>(Program(std::move(*impl))) : impl.error();
+  });
+}
+
+Result<Program> Program::compileFile(const std::string &path, const ProgramOptions &options) {
+  return guarded([&]() -> Result<Program> {
+    llvm::Expected<std::unique_ptr<llvm::MemoryBuffer>> buffer = cli::readSource(path);
+    if (!buffer)
+      return argumentError(
+          fmt::format("cannot read '{}': {}", path, llvm::toString(buffer.takeError())));
+    return compile(std::string_view((*buffer)->getBuffer()), options, path);
+  });
+}
+
+Result<Program> Program::compile(const Algorithm &algorithm, const ProgramOptions &options) {
+  return guarded([&]() -> Result<Program> {
+    auto impl = make({{}, {}, algorithm, {}}, options);
+    return impl ? Result<Program>(Program(std::move(*impl))) : impl.error();
+  });
+}
+
+Result<Program> Program::generate(Collective collective, const ProgramOptions &options) {
+  return guarded([&]() -> Result<Program> {
+    if (!isValid(collective))
+      return argumentError("there is no such collective");
+    if (options.ranks < 1)
+      return argumentError("a generator needs a number of ranks");
+    ProgramOptions chosen = options;
+    if (chosen.algorithm.empty()) {
+      llvm::Expected<Settings> settings = Settings::fromEnvironment();
+      if (!settings)
+        return toError(settings.takeError());
+      chosen.algorithm = settings->text(Setting::Algo);
+    }
+    auto impl = make({{}, {}, {}, collective}, chosen);
+    return impl ? Result<Program>(Program(std::move(*impl))) : impl.error();
+  });
+}
+
+std::vector<std::string> Program::generators(Collective collective) {
+  if (!isValid(collective))
+    return {};
+  const Generator *usual = findGenerator(toInternal(collective), "");
+  std::vector<std::string> names;
+  if (usual)
+    names.push_back(usual->name.str());
+  for (const Generator &generator : ccl::generators())
+    if (&generator != usual && llvm::is_contained(generator.collectives, toInternal(collective)))
+      names.push_back(generator.name.str());
+  return names;
+}
+
+static const Plan &planOf(const std::shared_ptr<const Program::Impl> &impl) {
+  return impl->loaded->plan();
+}
+
+const std::string &Program::name() const { return planOf(impl).program; }
+const std::string &Program::hash() const { return planOf(impl).hash; }
+Collective Program::collective() const { return toPublic(planOf(impl).contract.collective); }
+int Program::ranks() const { return int(planOf(impl).ranks()); }
+int Program::root() const { return int(planOf(impl).contract.root); }
+DataType Program::type() const { return toPublic(planOf(impl).type); }
+std::optional<Op> Program::op() const { return toPublic(planOf(impl).contract.reduction); }
+int64_t Program::inShards() const { return planOf(impl).contract.inShards(); }
+int64_t Program::outShards() const { return planOf(impl).contract.outShards(); }
+bool Program::provedOutOfPlace() const { return planOf(impl).disjointProved; }
+bool Program::provedInPlace() const { return planOf(impl).inPlaceProved; }
+const std::string &Program::remarks() const { return impl->remarks; }
+
+Result<std::string> Program::text(Stage stage) const {
+  return guarded([&] { return printStage(impl->source, impl->options, stage); });
+}
+
+} // namespace jit
+} // namespace ccl

@@ -1,0 +1,116 @@
+//===- Control.h - What the ranks of a communicator share --------------------===//
+//
+// A control block lies in memory that all ranks of one communicator reach; it is their
+// only meeting place. Its layout is fixed by this header, so only processes of one build
+// may share it (the rendezvous compares versions). docs/protocol.md says who may write
+// and read what, and when.
+//===----------------------------------------------------------------------===//
+#pragma once
+
+#include "runtime/Memory.h"
+#include "runtime/plan/Plan.h"
+
+#include <array>
+#include <atomic>
+#include <new>
+
+namespace ccl {
+
+/// Either: this rank has no input or no output, so its pointers do not tell.
+enum class Form : uint8_t { Disjoint, InPlace, Either };
+enum class Operation : uint8_t { None, Launch, Allocate, Exchange, Split, Publish };
+
+/// What a rank is about to do. Written by its owner before it arrives at the entry of the
+/// operation, read by others after; the next operation but one overwrites it.
+struct Announcement {
+  // What the next stage of a launch needs is in the first line.
+  Operation operation = Operation::None;
+  Form form = Form::Either;
+  uint64_t program = 0; ///< fingerprint of the plan
+  int64_t count = 0;
+  int64_t microBatches = 0;
+  uint64_t uneven = 0;  ///< fingerprint of the counts of an uneven launch, or 0
+  uint64_t buffers = 0; ///< where the table of this rank's buffers lies in its memory
+  uint64_t directory = 0, entries = 0; ///< of the channels that end at this rank
+
+  std::array<uint64_t, 6> words{}; ///< Allocate: bytes; Split: color, key; Exchange: the user's
+  uint64_t receives = 0;           ///< uneven all_to_all: where the counts lie
+
+  // For people, if ranks disagree.
+  model::Collective collective{};
+  model::Reduction reduction{};
+  ElementType type{};
+  int64_t root = 0;
+  char name[48] = {}, hash[24] = {};
+};
+
+/// Why a communicator failed. Complete before ControlBlock::failedBy names its owner.
+struct FailureRecord {
+  int32_t category = 0;
+  int32_t culprit = -1;
+  char text[2048] = {};
+};
+
+constexpr int32_t waitsForNobody = -1, waitsForEverybody = -2;
+
+/// The part of the block that one rank owns: nobody else writes it.
+struct RankState {
+  alignas(cacheLine) Announcement announcements[2];
+  /// Of the launch under way: generated code stores its progress here. Only `instruction`
+  /// and `microBatch` mean anything to others.
+  alignas(cacheLine) KernelArgs kernel;
+  alignas(cacheLine) FailureRecord failure;
+  // Read at any time, for reports and by those who wait.
+  alignas(cacheLine) std::atomic<uint64_t> entered{0}; ///< operations
+  std::atomic<uint64_t> done{0};                       ///< operations
+  std::atomic<int32_t> waitsFor{waitsForNobody};
+  std::atomic<int64_t> awake{0};    ///< of a wait: when it last looked, in ns
+  std::atomic<bool> left{false};    ///< destroyed its member
+  std::atomic<bool> rejoins{false}; ///< asks to go on without the others
+  /// Where a block that this rank made lies: for a split, for a rebuild.
+  std::atomic<uint64_t> child{0}, successor{0};
+};
+
+struct ControlBlock {
+  static constexpr uint32_t expectedMagic = 0x6c636363;
+  uint32_t magic = expectedMagic;
+  int32_t ranks = 0;
+  uint64_t bytes = 0;
+  uint64_t number = 0; ///< tells communicators of one job apart, in reports
+  int64_t slotBytes = 0;
+  alignas(cacheLine) std::atomic<uint64_t> arrivals{0}; ///< of all ranks, all operations
+  alignas(cacheLine) std::atomic<int32_t> failedBy{0};  ///< 1 + the rank whose record counts
+  std::atomic<int32_t> decidedBy{0}; ///< 1 + the rank whose offer is what survivors use
+  std::atomic<int32_t> leavers{0};
+
+  RankState &rank(int64_t r) {
+    return *std::launder(
+        reinterpret_cast<RankState *>(reinterpret_cast<char *>(this) + sizeof(ControlBlock)) + r);
+  }
+  /// World rank of each rank of this communicator.
+  int32_t *worldRanks() {
+    return reinterpret_cast<int32_t *>(reinterpret_cast<char *>(this) + sizeof(ControlBlock) +
+                                       size_t(ranks) * sizeof(RankState));
+  }
+  static size_t size(int64_t ranks) {
+    return sizeof(ControlBlock) + size_t(ranks) * (sizeof(RankState) + sizeof(int32_t));
+  }
+  /// Makes one in `memory` of size(ranks) bytes on a cache line boundary.
+  static ControlBlock *create(void *memory, int64_t ranks, int64_t slotBytes, uint64_t number) {
+    auto *block = new (memory) ControlBlock;
+    block->ranks = int32_t(ranks);
+    block->bytes = size(ranks);
+    block->slotBytes = slotBytes;
+    block->number = number;
+    for (int64_t r = 0; r < ranks; ++r) {
+      new (reinterpret_cast<char *>(block) + sizeof(ControlBlock) + size_t(r) * sizeof(RankState))
+          RankState;
+      block->worldRanks()[r] = int32_t(r);
+    }
+    return block;
+  }
+};
+static_assert(std::atomic<uint64_t>::is_always_lock_free && std::atomic<bool>::is_always_lock_free,
+              "locks do not work between processes");
+
+} // namespace ccl

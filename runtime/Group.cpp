@@ -1,0 +1,274 @@
+//===- Group.cpp ------------------------------------------------------------===//
+#include "runtime/Group.h"
+
+#include "runtime/Log.h"
+
+#include <sched.h>
+
+#include <cstring>
+#include <thread>
+
+namespace ccl {
+namespace {
+
+/// A wait as long as this is reported (and goes on): a rank may rightly spend minutes
+/// on something else, but someone should know.
+constexpr std::chrono::seconds slowWait{30};
+
+/// A process that shows no sign of life for so long does not run.
+constexpr Milliseconds longSilence{700};
+
+/// Cores that this process may use, which can be fewer than the machine has.
+int64_t availableCores() {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  if (sched_getaffinity(0, sizeof set, &set) == 0)
+    return CPU_COUNT(&set);
+  return int64_t(std::thread::hardware_concurrency());
+}
+
+int64_t nanoseconds(Clock::time_point time) {
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(time.time_since_epoch()).count();
+}
+
+} // namespace
+
+Group::Group(std::shared_ptr<World> world, ControlBlock *block, int64_t rank)
+    : rank(rank), ranks(block->ranks), theWorld(std::move(world)), control(*block),
+      crowded(ranks > availableCores()) {
+  theWorld->listen(this);
+}
+
+Group::~Group() {
+  theWorld->ignore(this);
+  self().left.store(true, std::memory_order_release);
+  ControlBlock *block = &control;
+  const bool owns = rank == 0;
+  const size_t bytes = block->bytes;
+  // The last to leave may free it at once, so this is the last touch of all but the owner.
+  control.leavers.fetch_add(1, std::memory_order_acq_rel);
+  if (owns)
+    theWorld->releaseWhenLeft({reinterpret_cast<char *>(block), bytes});
+}
+
+//===----------------------------------------------------------------------===//
+// Failure
+//===----------------------------------------------------------------------===//
+
+void Group::fail(Failure category, std::string text, int64_t culprit) {
+  {
+    std::lock_guard lock(failureMutex);
+    if (wroteRecord || hasFailed())
+      return;
+    wroteRecord = true;
+    FailureRecord &record = self().failure;
+    record.category = int32_t(category);
+    record.culprit = int32_t(culprit);
+    const size_t length = std::min(text.size(), sizeof record.text - 1);
+    std::memcpy(record.text, text.data(), length);
+    record.text[length] = 0;
+    int32_t nobody = 0;
+    if (!control.failedBy.compare_exchange_strong(nobody, int32_t(rank) + 1,
+                                                  std::memory_order_acq_rel))
+      return; // somebody else was first
+  }
+  log::info(log::Subsystem::Abort, rank, "communicator of {} ranks aborted: {}", ranks, text);
+}
+
+llvm::Error Group::fail(llvm::Error error) {
+  llvm::handleAllErrors(
+      std::move(error), [&](const RuntimeError &e) { fail(e.category, e.message, e.culprit); },
+      [&](const llvm::ErrorInfoBase &e) { fail(Failure::Machine, e.message()); });
+  return firstFailure();
+}
+
+std::optional<RuntimeError> Group::failure() const {
+  const int32_t by = control.failedBy.load(std::memory_order_acquire);
+  if (by == 0)
+    return std::nullopt;
+  const FailureRecord &record = control.rank(by - 1).failure;
+  return RuntimeError(Failure(record.category), record.text, record.culprit);
+}
+
+llvm::Error Group::firstFailure() const {
+  std::optional<RuntimeError> error = failure();
+  return llvm::make_error<RuntimeError>(error->category, error->message, error->culprit);
+}
+
+void Group::onGone(int64_t worldRank, const std::string &how) {
+  for (int64_t r = 0; r < ranks; ++r) {
+    if (this->worldRank(r) != worldRank)
+      continue;
+    // Who has left in order is missed by nobody who is not waiting.
+    if (!control.rank(r).left.load(std::memory_order_acquire))
+      fail(Failure::Machine, fmt::format("rank {} is gone: {}; {}", r, how, describeRank(r)), r);
+  }
+}
+
+//===----------------------------------------------------------------------===//
+// Reports
+//===----------------------------------------------------------------------===//
+
+int64_t Group::firstMissing(uint64_t which) const {
+  for (int64_t r = 0; r < ranks; ++r)
+    if (control.rank(r).entered.load(std::memory_order_acquire) < which)
+      return r;
+  return -1;
+}
+
+std::string Group::describeMissing() const {
+  std::string missing;
+  int64_t count = 0;
+  for (int64_t r = 0; r < ranks; ++r) {
+    if (control.rank(r).entered.load(std::memory_order_acquire) >= operation)
+      continue;
+    if (++count <= 8)
+      missing += fmt::format("{}{}", count > 1 ? ", " : "", r);
+  }
+  if (count > 8)
+    missing += fmt::format(" and {} more", count - 8);
+  return fmt::format("rank{} {} did not come", count == 1 ? "" : "s", missing);
+}
+
+/// What a rank does, as far as it can be seen from outside.
+std::string Group::describeRank(int64_t r) const {
+  const RankState &state = control.rank(r);
+  const uint64_t entered = state.entered.load(std::memory_order_acquire);
+  const uint64_t done = state.done.load(std::memory_order_acquire);
+  const int32_t peer = state.waitsFor.load(std::memory_order_relaxed);
+  if (entered == 0)
+    return fmt::format("rank {} has not begun anything", r);
+  if (peer == waitsForEverybody)
+    return fmt::format("rank {} waits at the entry of operation {}", r, entered);
+  if (done >= entered)
+    return fmt::format("rank {} has done operation {} and is between operations", r, done);
+  const int64_t instruction = __atomic_load_n(&state.kernel.instruction, __ATOMIC_RELAXED);
+  const int64_t slice = __atomic_load_n(&state.kernel.microBatch, __ATOMIC_RELAXED);
+  std::string place = fmt::format("operation {}, agent block 0, micro-batch {}, instruction {}",
+                                  entered, slice, instruction);
+  if (peer >= 0)
+    return fmt::format("rank {} waits for rank {} in {}", r, peer, place);
+  return fmt::format("rank {} is in {} and does not wait", r, place);
+}
+
+std::string Group::describeOthers() const {
+  std::string text;
+  constexpr int64_t most = 16;
+  int64_t said = 0;
+  for (int64_t r = 0; r < ranks && said < most; ++r)
+    if (r != rank) {
+      text += "; " + describeRank(r);
+      ++said;
+    }
+  if (ranks - 1 > most)
+    text += fmt::format("; and {} more", ranks - 1 - most);
+  return text;
+}
+
+Group::Blame Group::findCulprit(int32_t peer) const {
+  std::vector<bool> seen(size_t(ranks), false);
+  auto next = [&](int32_t waitsFor, uint64_t where) -> int64_t {
+    return waitsFor == waitsForEverybody ? firstMissing(where) : waitsFor;
+  };
+  int64_t at = next(peer, operation);
+  while (at >= 0 && at < ranks && at != rank && !seen[size_t(at)]) {
+    seen[size_t(at)] = true;
+    const RankState &state = control.rank(at);
+    const std::string who = fmt::format("rank {} ({})", at, theWorld->describe(worldRank(at)));
+    if (std::optional<std::string> how = theWorld->gone(worldRank(at)))
+      return {at, fmt::format("{} is gone: {}", who, *how)};
+    if (const Milliseconds silence = theWorld->silence(worldRank(at)); silence > longSilence)
+      return {at, fmt::format("{} has not run for {} ms: stopped?", who, silence.count())};
+    const int32_t waitsFor = state.waitsFor.load(std::memory_order_relaxed);
+    if (waitsFor == waitsForNobody) {
+      const bool idle = state.done.load(std::memory_order_acquire) >=
+                        state.entered.load(std::memory_order_acquire);
+      return {at, fmt::format("{} holds everybody up: {}", who,
+                              idle ? "it did not call" : "it is busy inside the operation")};
+    }
+    at = next(waitsFor, state.entered.load(std::memory_order_acquire));
+  }
+  if (at < 0)
+    return {-1, "who holds everybody up is not known"};
+  return {-1, fmt::format("the ranks wait for each other in a circle through rank {}", at)};
+}
+
+//===----------------------------------------------------------------------===//
+// Operations
+//===----------------------------------------------------------------------===//
+
+void Group::setDeadline(Milliseconds wanted) {
+  // A deadline that overflows the clock would be one in the past.
+  constexpr Milliseconds longest = std::chrono::hours(24 * 365);
+  timeout = std::min(wanted, longest);
+  begun = Clock::now();
+  deadline = begun + timeout;
+  reported = false;
+}
+
+Announcement &Group::begin(Operation kind, Milliseconds wanted, std::function<std::string()> text) {
+  setDeadline(wanted);
+  what = std::move(text);
+  ++operation;
+  Announcement &mine = self().announcements[parity()];
+  mine = Announcement();
+  mine.operation = kind;
+  return mine;
+}
+
+llvm::Error Group::enter() {
+  // Release: whoever sees the arrival sees what this rank published.
+  self().entered.store(operation, std::memory_order_release);
+  control.arrivals.fetch_add(1, std::memory_order_acq_rel);
+  const uint64_t all = operation * uint64_t(ranks);
+  const Wait wait = waitUntil(
+      waitsForEverybody, [&] { return control.arrivals.load(std::memory_order_acquire) >= all; },
+      [&] { return fmt::format("{}, at its entry: {}", what(), describeMissing()); });
+  if (wait != Wait::Done)
+    return firstFailure();
+
+  announced.clear();
+  for (int64_t r = 0; r < ranks; ++r)
+    announced.push_back(&announcement(r));
+  if (auto text = findDisagreement(announced)) {
+    fail(Failure::Mismatch, fmt::format("operation {}: {}", operation, *text));
+    return firstFailure();
+  }
+  return llvm::Error::success();
+}
+
+bool Group::keepWaiting(int32_t peer, Clock::time_point now,
+                        llvm::function_ref<std::string()> describe) {
+  RankState &state = self();
+  state.awake.store(nanoseconds(now), std::memory_order_relaxed);
+  if (!published) {
+    state.waitsFor.store(peer, std::memory_order_relaxed);
+    published = true;
+  }
+  if (now >= deadline)
+    return false;
+  // Who has destroyed its member will never come.
+  for (int64_t r = 0; r < ranks; ++r)
+    if (control.rank(r).left.load(std::memory_order_acquire) &&
+        control.rank(r).entered.load(std::memory_order_acquire) < operation) {
+      fail(Failure::Aborted,
+           fmt::format("rank {} has left the communicator, and rank {} waits "
+                       "for it in {}",
+                       r, rank, what()),
+           r);
+      return true; // the failure ends the wait
+    }
+  if (!reported && now - begun >= slowWait) {
+    log::warn(log::Subsystem::Wait, rank, "slow, {} s so far: {}; {}", slowWait.count(), describe(),
+              findCulprit(peer).why);
+    reported = true;
+  }
+  return true;
+}
+
+void Group::leaveWait() {
+  self().waitsFor.store(waitsForNobody, std::memory_order_relaxed);
+  published = false;
+}
+
+} // namespace ccl

@@ -1,0 +1,118 @@
+//===- Group.h - One rank's view of a control block ---------------------------===//
+//
+// Entering operations together, waiting for each other, failing together. It knows nothing
+// of programs. docs/protocol.md is the protocol in words.
+//===----------------------------------------------------------------------===//
+#pragma once
+
+#include "runtime/Agreement.h"
+#include "runtime/Backoff.h"
+#include "runtime/Member.h"
+#include "runtime/World.h"
+
+#include <fmt/format.h>
+
+namespace ccl {
+
+class Group final : private World::Listener {
+public:
+  /// Of the block that `memory` names (World::share) in the memory of world rank `owner`.
+  Group(std::shared_ptr<World> world, ControlBlock *control, int64_t rank);
+  /// Leaves: others hear of it, and the block lives until the last has left.
+  ~Group() override;
+  Group(const Group &) = delete;
+
+  const int64_t rank, ranks;
+  World &world() { return *theWorld; }
+  const std::shared_ptr<World> &sharedWorld() const { return theWorld; }
+  int64_t worldRank(int64_t r) const { return control.worldRanks()[r]; }
+  ControlBlock &block() { return control; }
+  RankState &self() { return control.rank(rank); }
+
+  // Failing. The first failure is kept and ends every wait of every rank.
+  void fail(Failure category, std::string text, int64_t culprit = -1);
+  llvm::Error fail(llvm::Error error);
+  bool hasFailed() const { return control.failedBy.load(std::memory_order_acquire) != 0; }
+  std::optional<RuntimeError> failure() const;
+  llvm::Error firstFailure() const;
+
+  // Operations. `begin` gives the announcement to fill, cleared; `enter` publishes it, waits
+  // for all and compares. `what` names the operation in reports.
+  Announcement &begin(Operation operation, Milliseconds timeout, std::function<std::string()> what);
+  llvm::Error enter();
+  void end() { self().done.store(operation, std::memory_order_release); }
+  size_t parity() const { return operation % 2; }
+  const Announcement &announcement(int64_t r) const {
+    return control.rank(r).announcements[parity()];
+  }
+  /// The deadline of what begins now.
+  void setDeadline(Milliseconds timeout);
+
+  enum class Wait : int32_t { Done = 0, Aborted = 1, TimedOut = 2 };
+  /// Waits until ready(). `peer` is whom it waits for, for the reports of others;
+  /// describe() says in our own what is missing.
+  template <typename Ready, typename Describe>
+  Wait waitUntil(int32_t peer, Ready ready, Describe describe);
+
+  /// What every rank but this one does, for reports.
+  std::string describeOthers() const;
+
+private:
+  void onGone(int64_t worldRank, const std::string &how) override;
+  /// On the slow path of a wait: false if it is over.
+  bool keepWaiting(int32_t peer, Clock::time_point now, llvm::function_ref<std::string()> describe);
+  struct Blame {
+    int64_t rank = -1;
+    std::string why;
+  };
+  /// Who is at the end of the chain of ranks that wait for each other.
+  Blame findCulprit(int32_t peer) const;
+  int64_t firstMissing(uint64_t operation) const;
+  std::string describeMissing() const;
+  std::string describeRank(int64_t r) const;
+  void leaveWait();
+
+  std::shared_ptr<World> theWorld;
+  ControlBlock &control;
+  const bool crowded; ///< more ranks than cores
+  uint64_t operation = 0;
+  std::function<std::string()> what; ///< names the operation under way
+  std::vector<const Announcement *> announced;
+  Milliseconds timeout{0};
+  Clock::time_point begun, deadline;
+  bool published = false, reported = false; ///< of the wait under way
+  mutable std::mutex failureMutex;
+  bool wroteRecord = false;
+};
+
+template <typename Ready, typename Describe>
+Group::Wait Group::waitUntil(int32_t peer, Ready ready, Describe describe) {
+  Backoff backoff(crowded);
+  Wait result = Wait::Done;
+  while (!ready()) {
+    if (!backoff.pause())
+      continue;
+    if (hasFailed()) {
+      result = Wait::Aborted;
+      break;
+    }
+    const Clock::time_point now = Clock::now();
+    if (keepWaiting(peer, now, describe))
+      continue;
+    // Whoever looks last may still find it done; a late result is a result.
+    if (ready())
+      break;
+    const Blame blame = findCulprit(peer);
+    fail(Failure::Timeout,
+         fmt::format("rank {} timed out after {} ms in {}; {}", rank, timeout.count(), describe(),
+                     blame.why),
+         blame.rank);
+    result = Wait::TimedOut;
+    break;
+  }
+  if (published)
+    leaveWait();
+  return result;
+}
+
+} // namespace ccl

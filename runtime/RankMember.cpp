@@ -1,0 +1,267 @@
+//===- RankMember.cpp - Launches ----------------------------------------------===//
+#include "runtime/RankMember.h"
+
+#include "runtime/Log.h"
+
+#include <fmt/format.h>
+
+namespace ccl {
+
+RankMember::RankMember(std::shared_ptr<World> world, ControlBlock *control, int64_t rank)
+    : group(std::move(world), control, rank), direct(group.world().canRead()),
+      channels(group.world(), control->slotBytes, rank, group.ranks), memory(group.world()) {}
+
+RankMember::~RankMember() {
+  // Programs leave channels balanced and wait for those who read here, so after a good
+  // launch nobody uses this rank's memory; after a failure somebody might.
+  const bool mayBeInUse = group.hasFailed();
+  channels.release(mayBeInUse);
+  memory.release(mayBeInUse);
+  for (const std::vector<Block> &blocks : {symmetric, std::vector(shared.begin(), shared.end())})
+    for (const Block &block : blocks)
+      if (block)
+        group.world().release(block, mayBeInUse);
+}
+
+llvm::Error RankMember::guarded(Milliseconds timeout, std::string_view what,
+                                llvm::function_ref<llvm::Error()> body) {
+  if (const char *why = group.world().unusable())
+    return llvm::make_error<RuntimeError>(Failure::BadArgument, why);
+  if (group.hasFailed())
+    return group.firstFailure();
+  if (timeout.count() <= 0)
+    return group.fail(llvm::make_error<RuntimeError>(
+        Failure::BadArgument,
+        fmt::format("rank {}: the time-out of {} is {} ms", group.rank, what, timeout.count())));
+  if (busy.exchange(true, std::memory_order_acquire))
+    return group.fail(llvm::make_error<RuntimeError>(
+        Failure::BadArgument,
+        fmt::format("rank {} is used by two threads at once: {}", group.rank, what)));
+  llvm::Error error = body();
+  if (!error)
+    group.end();
+  busy.store(false, std::memory_order_release);
+  return error ? group.fail(std::move(error)) : llvm::Error::success();
+}
+
+//===----------------------------------------------------------------------===//
+// Launching
+//===----------------------------------------------------------------------===//
+
+llvm::Expected<RankMember::Prepared *>
+RankMember::prepare(const std::shared_ptr<LoadedProgram> &program) {
+  auto found = programs.find(program.get());
+  if (found != programs.end()) {
+    // An address may be that of a program which is gone: compare the owners.
+    const std::weak_ptr<LoadedProgram> &known = found->second.program;
+    if (!known.owner_before(program) && !program.owner_before(known))
+      return &found->second;
+    programs.erase(found);
+  }
+  if (programs.size() >= 64)
+    std::erase_if(programs, [](const auto &entry) { return entry.second.program.expired(); });
+
+  const Plan &plan = program->plan();
+  if (plan.ranks() != group.ranks)
+    return llvm::make_error<RuntimeError>(
+        Failure::BadArgument, fmt::format("{} (hash {}) is for {} ranks, the communicator has {}",
+                                          plan.program, plan.hash, plan.ranks(), group.ranks));
+  Prepared prepared;
+  prepared.program = program;
+  llvm::Expected<RankFacts> facts = findFacts(plan, group.rank);
+  if (!facts)
+    return facts.takeError();
+  prepared.facts = *facts;
+  prepared.kernel = program->kernel(group.rank);
+  prepared.fingerprint =
+      fingerprint(fmt::format("{} {} {} {} {}", plan.hash, plan.program, plan.contract.str(),
+                              plan.contract.root, name(plan.type)));
+  if (facts->kernel >= 0)
+    if (llvm::Error e = channels.open(plan.kernels[size_t(facts->kernel)], facts->indexInSet))
+      return e;
+  return &programs.insert_or_assign(program.get(), std::move(prepared)).first->second;
+}
+
+/// Publishes what others need of this launch.
+llvm::Error RankMember::announce(Announcement &mine, const Prepared &prepared,
+                                 const LaunchShape &shape) {
+  mine.program = prepared.fingerprint;
+  mine.count = shape.count;
+  mine.form = shape.form;
+  mine.microBatches = shape.cut.microBatches;
+  mine.directory = channels.directoryAddress();
+  mine.entries = channels.directoryEntries();
+  describe(*plan, mine);
+  if (!plan->direct || pointers.empty())
+    return llvm::Error::success();
+  Block &table = shared[group.parity()];
+  const size_t bytes = pointers.size() * sizeof(uint64_t);
+  if (table.bytes < bytes) {
+    // Who read the old table has since entered another operation.
+    if (table)
+      group.world().release(std::exchange(table, {}), false);
+    llvm::Expected<Block> larger = group.world().allocate(bytes);
+    if (!larger)
+      return larger.takeError();
+    table = *larger;
+  }
+  auto *entries = reinterpret_cast<uint64_t *>(table.data);
+  for (size_t b = 0; b < pointers.size(); ++b)
+    entries[b] = group.world().share(pointers[b]);
+  mine.buffers = group.world().share(entries);
+  return llvm::Error::success();
+}
+
+llvm::Error RankMember::resolve(Prepared &prepared) {
+  if (prepared.resolved)
+    return llvm::Error::success();
+  if (prepared.facts.kernel >= 0) {
+    auto ends = channels.resolve(
+        plan->kernels[size_t(prepared.facts.kernel)], prepared.facts.indexInSet,
+        [&](int64_t r) -> const Announcement & { return group.announcement(r); },
+        [&](int64_t r) { return group.worldRank(r); });
+    if (!ends)
+      return ends.takeError();
+    prepared.channels = std::move(*ends);
+  }
+  prepared.resolved = true;
+  return llvm::Error::success();
+}
+
+/// Translates everybody's published buffers.
+void RankMember::reachPeers() {
+  const size_t buffers = pointers.size(), ranks = size_t(group.ranks);
+  peerPointers.resize(ranks * buffers);
+  peerTable.resize(ranks);
+  for (size_t r = 0; r < ranks; ++r) {
+    void **mine = peerPointers.data() + r * buffers;
+    peerTable[r] = mine;
+    if (int64_t(r) == group.rank) {
+      std::copy(pointers.begin(), pointers.end(), mine);
+      continue;
+    }
+    const int64_t there = group.worldRank(int64_t(r));
+    const uint64_t address = group.announcement(int64_t(r)).buffers;
+    if (!address)
+      continue;
+    const auto *table = static_cast<const uint64_t *>(group.world().reach(there, address));
+    for (size_t b = 0; b < buffers; ++b)
+      mine[b] = table[b] ? group.world().reach(there, table[b]) : nullptr;
+  }
+}
+
+int32_t RankMember::waitInKernel(KernelArgs *args, ChannelEnd *end, uint64_t value) {
+  RankMember &self = *static_cast<RankMember *>(args->context);
+  auto found = [&] { return __atomic_load_n(end->arrive, __ATOMIC_ACQUIRE); };
+  return int32_t(self.group.waitUntil(
+      end->peer,
+      // By difference: with k slots the first k sends ask for a value below zero.
+      [&] { return int64_t(found() - value) >= 0; },
+      [&] {
+        return fmt::format("launch {} of {} (hash {}, {} {}): agent block 0, micro-batch {}, "
+                           "instruction {} waits for rank {} ({}, tag {}{}): expected counter {}, "
+                           "found {}{}",
+                           self.launches, self.plan->program, self.plan->hash,
+                           self.plan->contract.str(), name(self.plan->type), args->microBatch,
+                           args->instruction, end->peer,
+                           end->to ? "channel to it" : "channel from it", end->tag,
+                           end->numSlots > 0 ? fmt::format(", {} slots", end->numSlots) : "",
+                           int64_t(value), found(), self.group.describeOthers());
+      }));
+}
+
+int32_t RankMember::readInKernel(KernelArgs *args, int64_t rank, const void *address, void *to,
+                                 int64_t bytes) {
+  RankMember &self = *static_cast<RankMember *>(args->context);
+  std::string why = self.group.world().read(self.group.worldRank(rank), address, to, size_t(bytes));
+  if (why.empty())
+    return 0;
+  self.group.fail(Failure::Machine, fmt::format("rank {} cannot read {} bytes of rank {}: {}",
+                                                self.group.rank, bytes, rank, why));
+  return 1;
+}
+
+llvm::Error RankMember::execute(const Prepared &prepared, const LaunchShape &shape) {
+  if (!prepared.kernel)
+    return llvm::Error::success();
+  if (plan->direct)
+    reachPeers();
+  // In shared memory, so that others can tell how far this rank got.
+  KernelArgs &args = group.self().kernel;
+  args.me = group.rank;
+  args.ranks = group.ranks;
+  args.count = shape.runCount;
+  args.microBatches = shape.cut.microBatches;
+  args.stride = shape.cut.stride;
+  args.buffers = pointers.data();
+  args.peers = peerTable.data();
+  args.channels = prepared.channels.data();
+  args.wait = &waitInKernel;
+  args.read = &readInKernel;
+  args.context = this;
+  __atomic_store_n(&args.instruction, int64_t(0), __ATOMIC_RELAXED);
+  __atomic_store_n(&args.microBatch, int64_t(0), __ATOMIC_RELAXED);
+  if (int32_t code = prepared.kernel(&args)) {
+    group.fail(Failure::Machine, fmt::format("rank {}: the kernel of {} (hash {}) returned {}",
+                                             group.rank, plan->program, plan->hash, code));
+    return group.firstFailure();
+  }
+  return llvm::Error::success();
+}
+
+void RankMember::trace(const LaunchShape &shape, const LaunchArgs &args) const {
+  log::write(log::Level::Info, group.rank,
+             fmt::format("COLL #{} {} {} {} bytes {} n {}: {} hash {} m {}{}{}", launches,
+                         plan->contract.str(), name(plan->type), shape.count * sizeOf(plan->type),
+                         shape.form == Form::InPlace ? "in-place" : "out-of-place", group.ranks,
+                         plan->program, plan->hash, shape.cut.microBatches,
+                         args.reason.empty() ? "" : " by ", args.reason));
+}
+
+llvm::Error RankMember::run(const std::shared_ptr<LoadedProgram> &program, const LaunchArgs &args) {
+  if (!program)
+    return llvm::make_error<RuntimeError>(Failure::BadArgument,
+                                          fmt::format("rank {}: no program", group.rank));
+  plan = &program->plan();
+  llvm::Expected<Prepared *> prepared = prepare(program);
+  if (!prepared)
+    return prepared.takeError();
+  const RankFacts &facts = (*prepared)->facts;
+  llvm::Expected<LaunchShape> shape =
+      findShape(*plan, facts, group.rank, args, group.block().slotBytes);
+  if (!shape)
+    return shape.takeError();
+
+  ++launches;
+  Announcement &mine = group.begin(Operation::Launch, args.timeout, [this] {
+    return fmt::format("launch {} of {} (hash {}, {} {})", launches, plan->program, plan->hash,
+                       plan->contract.str(), name(plan->type));
+  });
+  // A barrier moves no data, so a count says nothing about it.
+  const bool empty = args.count == 0 && facts.places > 0;
+  pointers.clear();
+  if (!empty)
+    if (llvm::Error e = memory.place(*plan, facts, *shape, args, pointers))
+      return e;
+  if (llvm::Error e = announce(mine, **prepared, *shape))
+    return e;
+  if (llvm::Error e = group.enter())
+    return e;
+  if (group.rank == 0 && log::tracesCollectives())
+    trace(*shape, args);
+  if (llvm::Error e = resolve(**prepared))
+    return e;
+  if (empty)
+    return llvm::Error::success();
+  if (llvm::Error e = execute(**prepared, *shape))
+    return e;
+  memory.finish(*plan, facts, *shape, args, program->finish());
+  return llvm::Error::success();
+}
+
+llvm::Error RankMember::launch(const std::shared_ptr<LoadedProgram> &program,
+                               const LaunchArgs &args) {
+  return guarded(args.timeout, "launch", [&] { return run(program, args); });
+}
+
+} // namespace ccl

@@ -1,0 +1,215 @@
+//===- Regroup.cpp - Memory, words, and new communicators of old ones ---------===//
+#include "runtime/RankMember.h"
+
+#include "runtime/Log.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+
+namespace ccl {
+
+//===----------------------------------------------------------------------===//
+// Symmetric memory and words
+//===----------------------------------------------------------------------===//
+
+llvm::Error RankMember::runAllocation(int64_t bytes, Milliseconds timeout,
+                                      SymmetricBuffer &buffer) {
+  if (bytes < 0)
+    return llvm::make_error<RuntimeError>(
+        Failure::BadArgument, fmt::format("rank {} allocates {} bytes", group.rank, bytes));
+  llvm::Expected<Block> block = group.world().allocate(size_t(std::max<int64_t>(bytes, 1)));
+  if (!block)
+    return block.takeError();
+  symmetric.push_back(*block);
+  Announcement &mine = group.begin(Operation::Allocate, timeout, [bytes] {
+    return fmt::format("allocation of {} bytes", bytes);
+  });
+  mine.words[0] = uint64_t(bytes);
+  mine.buffers = group.world().share(block->data);
+  if (llvm::Error e = group.enter())
+    return e;
+  buffer.local = block->data;
+  buffer.bytes = bytes;
+  for (int64_t r = 0; r < group.ranks; ++r)
+    buffer.peers.push_back(
+        r == group.rank ? block->data
+                        : group.world().reach(group.worldRank(r), group.announcement(r).buffers));
+  return llvm::Error::success();
+}
+
+llvm::Expected<SymmetricBuffer> RankMember::allocate(int64_t bytes, Milliseconds timeout) {
+  SymmetricBuffer buffer;
+  if (llvm::Error e =
+          guarded(timeout, "allocate", [&] { return runAllocation(bytes, timeout, buffer); }))
+    return e;
+  return buffer;
+}
+
+llvm::Expected<std::vector<Member::Words>> RankMember::exchange(const Words &mine,
+                                                                Milliseconds timeout) {
+  std::vector<Words> all;
+  auto body = [&]() -> llvm::Error {
+    group.begin(Operation::Exchange, timeout, [] { return std::string("exchange"); }).words = mine;
+    if (llvm::Error e = group.enter())
+      return e;
+    for (int64_t r = 0; r < group.ranks; ++r)
+      all.push_back(group.announcement(r).words);
+    return llvm::Error::success();
+  };
+  if (llvm::Error e = guarded(timeout, "exchange", body))
+    return e;
+  return all;
+}
+
+//===----------------------------------------------------------------------===//
+// Split
+//===----------------------------------------------------------------------===//
+
+/// Makes a control block for `members` (ranks of this group), of which this rank is the
+/// first, and says in `place` where it is.
+llvm::Error RankMember::offerBlock(const std::vector<int64_t> &members,
+                                   std::atomic<uint64_t> &place) {
+  const auto ranks = int64_t(members.size());
+  llvm::Expected<Block> block = group.world().allocate(ControlBlock::size(ranks));
+  if (!block)
+    return block.takeError();
+  static std::atomic<uint64_t> numbers{0};
+  ControlBlock *child =
+      ControlBlock::create(block->data, ranks, group.block().slotBytes,
+                           numbers.fetch_add(1) * 4096 + uint64_t(group.worldRank(group.rank)) + 1);
+  for (int64_t r = 0; r < ranks; ++r)
+    child->worldRanks()[r] = int32_t(group.worldRank(members[size_t(r)]));
+  place.store(group.world().share(child), std::memory_order_release);
+  return llvm::Error::success();
+}
+
+/// This rank's member of the block that `offerer` made; null if it is not in there.
+std::unique_ptr<Member> RankMember::adopt(int64_t offerer, uint64_t address) {
+  auto *child = static_cast<ControlBlock *>(group.world().reach(group.worldRank(offerer), address));
+  for (int64_t r = 0; r < child->ranks; ++r)
+    if (child->worldRanks()[r] == group.worldRank(group.rank)) {
+      auto member = std::make_unique<RankMember>(group.sharedWorld(), child, r);
+      member->setDirect(direct);
+      return member;
+    }
+  return nullptr;
+}
+
+llvm::Error RankMember::runSplit(int64_t color, int64_t key, Milliseconds timeout,
+                                 std::unique_ptr<Member> &child) {
+  auto what = [] { return std::string("split"); };
+  Announcement &mine = group.begin(Operation::Split, timeout, what);
+  mine.words[0] = uint64_t(color);
+  mine.words[1] = uint64_t(key);
+  if (llvm::Error e = group.enter())
+    return e;
+  std::vector<std::pair<int64_t, int64_t>> sorted;
+  for (int64_t r = 0; r < group.ranks; ++r)
+    if (const Words &words = group.announcement(r).words; int64_t(words[0]) == color)
+      sorted.emplace_back(int64_t(words[1]), r);
+  std::sort(sorted.begin(), sorted.end());
+  std::vector<int64_t> members;
+  for (auto [itsKey, r] : sorted)
+    members.push_back(r);
+  if (color >= 0 && members.front() == group.rank)
+    if (llvm::Error e = offerBlock(members, group.self().child))
+      return e;
+  // The first of each color has made the block when all have come here.
+  group.begin(Operation::Publish, timeout, what);
+  if (llvm::Error e = group.enter())
+    return e;
+  if (color >= 0) {
+    const int64_t first = members.front();
+    child = adopt(first, group.block().rank(first).child.load(std::memory_order_acquire));
+  }
+  return llvm::Error::success();
+}
+
+llvm::Expected<std::unique_ptr<Member>> RankMember::split(int64_t color, int64_t key,
+                                                          Milliseconds timeout) {
+  std::unique_ptr<Member> child;
+  if (llvm::Error e =
+          guarded(timeout, "split", [&] { return runSplit(color, key, timeout, child); }))
+    return e;
+  return child;
+}
+
+//===----------------------------------------------------------------------===//
+// Rebuild
+//===----------------------------------------------------------------------===//
+
+/// Those who ask to go on and are not known to be gone. `complete`: nobody else can come.
+std::vector<int64_t> RankMember::survivors(bool &complete) const {
+  std::vector<int64_t> all;
+  complete = true;
+  Group &view = const_cast<Group &>(group);
+  for (int64_t r = 0; r < group.ranks; ++r) {
+    RankState &state = view.block().rank(r);
+    if (view.world().gone(group.worldRank(r)) || state.left.load(std::memory_order_acquire))
+      continue;
+    if (state.rejoins.load(std::memory_order_acquire))
+      all.push_back(r);
+    else
+      complete = false;
+  }
+  return all;
+}
+
+/// One rank decides who goes on: the first of those who came, when all have come who can, or
+/// when time is up. Whoever puts its number into `decidedBy` first has decided.
+llvm::Error RankMember::awaitDecision(Milliseconds timeout) {
+  std::atomic<int32_t> &decidedBy = group.block().decidedBy;
+  const Clock::time_point deadline = Clock::now() + timeout;
+  group.self().rejoins.store(true, std::memory_order_release);
+  Backoff backoff(true);
+  bool offered = false;
+  while (decidedBy.load(std::memory_order_acquire) == 0) {
+    const bool late = Clock::now() >= deadline;
+    bool complete = false;
+    const std::vector<int64_t> members = survivors(complete);
+    if ((complete || late) && !members.empty() && members.front() == group.rank && !offered) {
+      if (llvm::Error e = offerBlock(members, group.self().successor))
+        return e;
+      offered = true;
+      int32_t nobody = 0;
+      decidedBy.compare_exchange_strong(nobody, int32_t(group.rank) + 1, std::memory_order_acq_rel);
+    }
+    // The one who has to decide gets a moment more than those who wait for it.
+    if (Clock::now() >= deadline + std::chrono::seconds(1))
+      return llvm::make_error<RuntimeError>(
+          Failure::Timeout, fmt::format("rank {}: nobody decided within {} ms who goes on",
+                                        group.rank, timeout.count()));
+    backoff.pause();
+  }
+  return llvm::Error::success();
+}
+
+llvm::Expected<std::unique_ptr<Member>> RankMember::rebuild(Milliseconds timeout) {
+  if (const char *why = group.world().unusable())
+    return llvm::make_error<RuntimeError>(Failure::BadArgument, why);
+  if (!group.hasFailed())
+    return llvm::make_error<RuntimeError>(
+        Failure::BadArgument,
+        fmt::format("rank {}: rebuild is for communicators that failed", group.rank));
+  if (busy.exchange(true, std::memory_order_acquire))
+    return llvm::make_error<RuntimeError>(
+        Failure::BadArgument, fmt::format("rank {} is used by two threads at once", group.rank));
+  llvm::Error error = awaitDecision(timeout);
+  busy.store(false, std::memory_order_release);
+  if (error)
+    return error;
+  const int64_t decider = group.block().decidedBy.load(std::memory_order_acquire) - 1;
+  std::unique_ptr<Member> member =
+      adopt(decider, group.block().rank(decider).successor.load(std::memory_order_acquire));
+  if (!member)
+    return llvm::make_error<RuntimeError>(
+        Failure::Aborted,
+        fmt::format("the communicator went on without rank {}, which came late", group.rank));
+  log::info(log::Subsystem::Init, group.rank, "rank {} of {} goes on as rank {} of {}", group.rank,
+            group.ranks, member->rank(), member->ranks());
+  return member;
+}
+
+} // namespace ccl

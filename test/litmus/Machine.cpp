@@ -1,0 +1,535 @@
+//===- Machine.cpp ------------------------------------------------------------===//
+#include "test/litmus/Machine.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cassert>
+#include <unordered_set>
+
+namespace ccl::litmus {
+namespace {
+
+constexpr size_t maxLocations = 64;
+
+/// Of an atomic location: the oldest message that may be read. Of a plain one, bits: the
+/// last write is known (1), the last read of thread t since is known (2 << t).
+using View = std::array<uint8_t, maxLocations>;
+
+struct Message {
+  int value = 0;
+  bool glued = false; ///< of a read-modify-write: nothing comes between it and the one before
+  View view{};
+};
+
+struct Thread {
+  enum Status : uint8_t { Running, Done, Dead } status = Running;
+  int pc = 0;
+  std::array<int, numRegisters> registers{};
+  View view{};
+};
+
+struct State {
+  std::vector<Thread> threads;
+  std::vector<std::vector<Message>> messages; ///< by location; of plain ones none
+  std::vector<int> plain;                     ///< by location
+};
+
+/// What one thread did, for traces.
+struct Step {
+  int thread = -1;
+  int pc = -1; ///< -1: it died
+  std::string detail;
+};
+
+bool acquires(Order order) { return order == Order::Acquire || order == Order::AcqRel; }
+bool releases(Order order) { return order == Order::Release || order == Order::AcqRel; }
+
+const char *name(Order order) {
+  switch (order) {
+  case Order::Relaxed: return "relaxed";
+  case Order::Acquire: return "acquire";
+  case Order::Release: return "release";
+  case Order::AcqRel: return "acq_rel";
+  }
+  return "?";
+}
+
+struct Hash128 {
+  uint64_t low, high;
+  bool operator==(const Hash128 &) const = default;
+};
+struct HashOfHash {
+  size_t operator()(const Hash128 &hash) const { return size_t(hash.low); }
+};
+
+/// Two independent multiply-and-rotate hashes over the same words.
+class Hasher {
+public:
+  void add(uint64_t word) {
+    low = mix(low ^ word, 0x9e3779b97f4a7c15u);
+    high = mix(high ^ word, 0xd6e8feb86659fd93u);
+  }
+  Hash128 get() const { return {low, high}; }
+
+private:
+  static uint64_t mix(uint64_t x, uint64_t factor) {
+    x *= factor;
+    x ^= x >> 29;
+    x *= 0xbf58476d1ce4e5b9u;
+    return x ^ (x >> 32);
+  }
+  uint64_t low = 1, high = 2;
+};
+
+} // namespace
+
+class Explorer {
+public:
+  Explorer(const Model &model, const ExploreOptions &options) : model(model), options(options) {
+    assert(model.locations.size() <= maxLocations && model.threads.size() <= 7);
+  }
+  Result run();
+
+private:
+  /// A state on the current path, and what can follow.
+  struct Frame {
+    Step step; ///< that led here
+    std::vector<std::pair<Step, State>> next;
+    size_t taken = 0;
+  };
+
+  State start() const;
+  void expand(const State &state, std::vector<std::pair<Step, State>> &next);
+  bool stepThread(const State &state, int t, std::vector<std::pair<Step, State>> &next);
+  void load(const State &state, int t, const Instruction &in, Step step,
+            std::vector<std::pair<Step, State>> &next);
+  void store(const State &state, int t, const Instruction &in, Step step,
+             std::vector<std::pair<Step, State>> &next);
+  void update(const State &state, int t, const Instruction &in, Step step,
+              std::vector<std::pair<Step, State>> &next);
+  void accessPlain(State &state, int t, const Instruction &in, const Step &step);
+  void observe(State &state, int t, Location x, size_t message, Order order) const;
+  void insert(State &state, int t, Location x, size_t at, int value, Order order,
+              const Message *read) const;
+  void advance(State &state, int t, int pc) const;
+  bool isEager(const State &state, int t) const;
+  int evaluate(const Thread &thread, const Value &value) const {
+    return value.constant + (value.reg >= 0 ? thread.registers[size_t(value.reg)] : 0);
+  }
+  const ThreadCode &code(int t) const { return model.threads[size_t(t)]; }
+  void forget(State &state) const;
+  Hash128 hash(const State &state) const;
+  void finish(const State &state);
+  void fail(Fault::Kind kind, std::string text, const Step &last);
+  std::string describe(const Step &step) const;
+
+  const Model &model;
+  const ExploreOptions options;
+  Result result;
+  std::vector<Frame> path;
+  std::unordered_set<Hash128, HashOfHash> seen;
+};
+
+State Explorer::start() const {
+  State state;
+  state.threads.resize(model.threads.size());
+  state.messages.resize(model.locations.size());
+  state.plain.resize(model.locations.size());
+  for (size_t x = 0; x < model.locations.size(); ++x) {
+    if (model.locations[x].isAtomic)
+      state.messages[x].push_back({model.locations[x].initial, false, {}});
+    else
+      state.plain[x] = model.locations[x].initial;
+    for (Thread &thread : state.threads)
+      thread.view[x] = model.locations[x].isAtomic ? 0 : 0xff;
+  }
+  for (size_t t = 0; t < state.threads.size(); ++t)
+    advance(state, int(t), 0);
+  return state;
+}
+
+//===----------------------------------------------------------------------===//
+// Memory
+//===----------------------------------------------------------------------===//
+
+/// The thread has read this message.
+void Explorer::observe(State &state, int t, Location x, size_t message, Order order) const {
+  View &view = state.threads[size_t(t)].view;
+  view[size_t(x)] = uint8_t(message);
+  if (!acquires(order))
+    return;
+  const View &carried = state.messages[size_t(x)][message].view;
+  for (size_t y = 0; y < model.locations.size(); ++y)
+    view[y] =
+        model.locations[y].isAtomic ? std::max(view[y], carried[y]) : uint8_t(view[y] | carried[y]);
+}
+
+/// Puts a message at index `at` of x; `read`: of a read-modify-write, what it read.
+void Explorer::insert(State &state, int t, Location x, size_t at, int value, Order order,
+                      const Message *read) const {
+  auto &messages = state.messages[size_t(x)];
+  Message message{value, read != nullptr, {}};
+  if (read)
+    message.view = read->view; // `read` dies with the insertion
+  auto shift = [&](View &view) {
+    if (view[size_t(x)] >= at)
+      ++view[size_t(x)];
+  };
+  for (Thread &thread : state.threads)
+    shift(thread.view);
+  for (auto &others : state.messages)
+    for (Message &other : others)
+      shift(other.view);
+  shift(message.view);
+  View &view = state.threads[size_t(t)].view;
+  view[size_t(x)] = uint8_t(at);
+  if (releases(order))
+    for (size_t y = 0; y < model.locations.size(); ++y)
+      message.view[y] = model.locations[y].isAtomic ? std::max(message.view[y], view[y])
+                                                    : uint8_t(message.view[y] | view[y]);
+  message.view[size_t(x)] = uint8_t(at);
+  messages.insert(messages.begin() + long(at), message);
+}
+
+void Explorer::load(const State &state, int t, const Instruction &in, Step step,
+                    std::vector<std::pair<Step, State>> &next) {
+  const auto &messages = state.messages[size_t(in.location)];
+  const int pc = state.threads[size_t(t)].pc + 1;
+  for (size_t m = state.threads[size_t(t)].view[size_t(in.location)]; m < messages.size(); ++m) {
+    if (in.kind == Instruction::Await && !in.condition.holds(messages[m].value))
+      continue;
+    State after = state;
+    observe(after, t, in.location, m, in.order);
+    if (in.reg >= 0)
+      after.threads[size_t(t)].registers[size_t(in.reg)] = messages[m].value;
+    advance(after, t, pc);
+    step.detail = fmt::format("reads {}", messages[m].value);
+    next.emplace_back(step, std::move(after));
+  }
+  if (in.abort < 0)
+    return;
+  const auto &aborts = state.messages[size_t(in.abort)];
+  for (size_t m = state.threads[size_t(t)].view[size_t(in.abort)]; m < aborts.size(); ++m) {
+    if (aborts[m].value == 0)
+      continue;
+    State after = state;
+    observe(after, t, in.abort, m, in.abortOrder);
+    advance(after, t, code(t).labels[size_t(in.target)]);
+    step.detail =
+        fmt::format("gives up: {} is {}", model.locations[size_t(in.abort)].name, aborts[m].value);
+    next.emplace_back(step, std::move(after));
+  }
+}
+
+void Explorer::store(const State &state, int t, const Instruction &in, Step step,
+                     std::vector<std::pair<Step, State>> &next) {
+  const auto &messages = state.messages[size_t(in.location)];
+  const Thread &thread = state.threads[size_t(t)];
+  const int value = evaluate(thread, in.value);
+  for (size_t at = size_t(thread.view[size_t(in.location)]) + 1; at <= messages.size(); ++at) {
+    if (at < messages.size() && messages[at].glued)
+      continue;
+    State after = state;
+    insert(after, t, in.location, at, value, in.order, nullptr);
+    advance(after, t, thread.pc + 1);
+    step.detail = fmt::format("= {}", value);
+    next.emplace_back(step, std::move(after));
+  }
+}
+
+/// fetch_add, compare_exchange, and the compare_exchange that ends the waiting for a mutex.
+void Explorer::update(const State &state, int t, const Instruction &in, Step step,
+                      std::vector<std::pair<Step, State>> &next) {
+  const auto &messages = state.messages[size_t(in.location)];
+  const Thread &thread = state.threads[size_t(t)];
+  for (size_t m = thread.view[size_t(in.location)]; m < messages.size(); ++m) {
+    const int old = messages[m].value;
+    const bool writes = in.kind == Instruction::Add || in.condition.holds(old);
+    if (in.kind == Instruction::Lock && !writes)
+      continue;
+    if (writes && m + 1 < messages.size() && messages[m + 1].glued)
+      continue;
+    State after = state;
+    observe(after, t, in.location, m, in.order);
+    int value = evaluate(thread, in.value) + (in.kind == Instruction::Add ? old : 0);
+    if (writes)
+      insert(after, t, in.location, m + 1, value, in.order, &messages[m]);
+    if (in.reg >= 0)
+      after.threads[size_t(t)].registers[size_t(in.reg)] = old;
+    advance(after, t, thread.pc + 1);
+    step.detail = writes ? fmt::format("{} -> {}", old, value) : fmt::format("finds {}", old);
+    next.emplace_back(step, std::move(after));
+  }
+}
+
+void Explorer::accessPlain(State &state, int t, const Instruction &in, const Step &step) {
+  const size_t x = size_t(in.location);
+  Thread &thread = state.threads[size_t(t)];
+  const bool writes = in.kind == Instruction::Write;
+  const uint8_t own = uint8_t(2u << t);
+  const uint8_t known = thread.view[x];
+  if (writes ? known != 0xff : !(known & 1)) {
+    fail(Fault::Race,
+         fmt::format("{} {} {} while it does not know of {}", code(t).name,
+                     writes ? "writes" : "reads", model.locations[x].name,
+                     known & 1 ? "a read of it" : "the last write of it"),
+         step);
+    return;
+  }
+  // A new event, which nobody else knows of. After a write the reads before it are history.
+  auto happen = [&](View &view) {
+    view[x] = writes ? uint8_t(view[x] | 0xfe) & uint8_t(~1u) : uint8_t(view[x] & ~own);
+  };
+  for (Thread &other : state.threads)
+    happen(other.view);
+  for (auto &messages : state.messages)
+    for (Message &message : messages)
+      happen(message.view);
+  thread.view[x] |= writes ? 0xff : own;
+  if (writes)
+    state.plain[x] = evaluate(thread, in.value);
+  else if (in.reg >= 0)
+    thread.registers[size_t(in.reg)] = state.plain[x];
+}
+
+//===----------------------------------------------------------------------===//
+// Threads
+//===----------------------------------------------------------------------===//
+
+void Explorer::advance(State &state, int t, int pc) const {
+  Thread &thread = state.threads[size_t(t)];
+  thread.pc = pc;
+  if (pc >= int(code(t).code.size()))
+    thread.status = Thread::Done;
+}
+
+bool Explorer::isEager(const State &state, int t) const {
+  const Thread &thread = state.threads[size_t(t)];
+  if (thread.status != Thread::Running)
+    return false;
+  switch (code(t).code[size_t(thread.pc)].kind) {
+  case Instruction::Read:
+  case Instruction::Write:
+  case Instruction::Store:
+  case Instruction::Expect:
+  case Instruction::Branch: return true;
+  default: return false;
+  }
+}
+
+/// Adds what thread t can do next, its death not counted; false if that is nothing.
+bool Explorer::stepThread(const State &state, int t, std::vector<std::pair<Step, State>> &next) {
+  const Thread &thread = state.threads[size_t(t)];
+  if (thread.status != Thread::Running)
+    return false;
+  const Instruction &in = code(t).code[size_t(thread.pc)];
+  const size_t before = next.size();
+  Step step{t, thread.pc, ""};
+  switch (in.kind) {
+  case Instruction::Load:
+  case Instruction::Await: load(state, t, in, step, next); break;
+  case Instruction::Store: store(state, t, in, step, next); break;
+  case Instruction::Add:
+  case Instruction::Exchange:
+  case Instruction::Lock: update(state, t, in, step, next); break;
+  case Instruction::Read:
+  case Instruction::Write: {
+    State after = state;
+    accessPlain(after, t, in, step);
+    step.detail = fmt::format("{}", after.plain[size_t(in.location)]);
+    advance(after, t, thread.pc + 1);
+    next.emplace_back(step, std::move(after));
+    break;
+  }
+  case Instruction::Expect:
+  case Instruction::Branch: {
+    const int value = thread.registers[size_t(in.reg)];
+    const bool holds = in.condition.holds(value);
+    if (in.kind == Instruction::Expect && !holds)
+      fail(Fault::WrongValue, fmt::format("{}: {} (found {})", code(t).name, in.text, value), step);
+    State after = state;
+    const bool jumps = in.kind == Instruction::Branch && holds;
+    advance(after, t, jumps ? code(t).labels[size_t(in.target)] : thread.pc + 1);
+    next.emplace_back(step, std::move(after));
+    break;
+  }
+  }
+  return next.size() > before;
+}
+
+void Explorer::expand(const State &state, std::vector<std::pair<Step, State>> &next) {
+  const int count = int(state.threads.size());
+  bool moves = false, waits = false;
+  auto die = [&](int t) {
+    if (code(t).death < 0 || state.threads[size_t(t)].status != Thread::Running)
+      return;
+    State after = state;
+    after.threads[size_t(t)].status = Thread::Dead;
+    const size_t x = size_t(code(t).death);
+    insert(after, t, code(t).death, after.messages[x].size(), 1, Order::Relaxed, nullptr);
+    next.emplace_back(Step{t, -1, ""}, std::move(after));
+  };
+  if (options.reduce)
+    for (int t = 0; t < count; ++t)
+      if (isEager(state, t)) {
+        stepThread(state, t, next);
+        die(t);
+        return;
+      }
+  for (int t = 0; t < count; ++t) {
+    moves |= stepThread(state, t, next);
+    waits |= state.threads[size_t(t)].status == Thread::Running && !code(t).daemon;
+  }
+  if (!moves && waits) {
+    std::string text = "nobody can go on:";
+    for (int t = 0; t < count; ++t)
+      if (state.threads[size_t(t)].status == Thread::Running && !code(t).daemon)
+        text += fmt::format(
+            " {} waits for {};", code(t).name,
+            model.locations[size_t(code(t).code[size_t(state.threads[size_t(t)].pc)].location)]
+                .name);
+    fail(Fault::Hang, text, {});
+    return;
+  }
+  for (int t = 0; t < count; ++t)
+    die(t);
+}
+
+/// Drops what nobody can read any more, so that equal states look equal.
+void Explorer::forget(State &state) const {
+  for (Thread &thread : state.threads)
+    if (thread.status != Thread::Running)
+      thread.view = {};
+  for (size_t x = 0; x < model.locations.size(); ++x) {
+    if (!model.locations[x].isAtomic)
+      continue;
+    auto &messages = state.messages[x];
+    size_t oldest = messages.size() - 1;
+    for (const Thread &thread : state.threads)
+      if (thread.status == Thread::Running)
+        oldest = std::min(oldest, size_t(thread.view[x]));
+    if (oldest == 0)
+      continue;
+    messages.erase(messages.begin(), messages.begin() + long(oldest));
+    messages.front().glued = false;
+    auto rebase = [&](View &view) {
+      view[x] = uint8_t(std::max(size_t(view[x]), oldest) - oldest);
+    };
+    for (Thread &thread : state.threads)
+      rebase(thread.view);
+    for (auto &others : state.messages)
+      for (Message &other : others)
+        rebase(other.view);
+  }
+}
+
+Hash128 Explorer::hash(const State &state) const {
+  Hasher hasher;
+  auto addView = [&](const View &view) {
+    for (size_t x = 0; x < model.locations.size(); x += 8) {
+      uint64_t word = 0;
+      for (size_t y = x; y < std::min(x + 8, model.locations.size()); ++y)
+        word = word << 8 | view[y];
+      hasher.add(word);
+    }
+  };
+  for (const Thread &thread : state.threads) {
+    hasher.add(uint64_t(thread.status) << 32 | uint64_t(thread.pc));
+    for (int value : thread.registers)
+      hasher.add(uint64_t(value));
+    addView(thread.view);
+  }
+  for (size_t x = 0; x < model.locations.size(); ++x) {
+    hasher.add(state.messages[x].size() << 32 ^ uint64_t(uint32_t(state.plain[x])));
+    for (const Message &message : state.messages[x]) {
+      hasher.add(uint64_t(uint32_t(message.value)) << 1 | message.glued);
+      addView(message.view);
+    }
+  }
+  return hasher.get();
+}
+
+//===----------------------------------------------------------------------===//
+// Exploring
+//===----------------------------------------------------------------------===//
+
+std::string Explorer::describe(const Step &step) const {
+  const ThreadCode &thread = code(step.thread);
+  if (step.pc < 0)
+    return fmt::format("{}: dies\n", thread.name);
+  const Instruction &in = thread.code[size_t(step.pc)];
+  static const char *const kinds[] = {"read",     "write",           "load", "store",
+                                      "fetchAdd", "compareExchange", "lock", "await",
+                                      "expect",   "branch"};
+  std::string text = fmt::format("{}: {}", thread.name, kinds[in.kind]);
+  if (in.location >= 0)
+    text += " " + model.locations[size_t(in.location)].name;
+  if (in.location >= 0 && model.locations[size_t(in.location)].isAtomic)
+    text += fmt::format(" {}", name(in.order));
+  return text + (step.detail.empty() ? "\n" : fmt::format(": {}\n", step.detail));
+}
+
+void Explorer::fail(Fault::Kind kind, std::string text, const Step &last) {
+  if (result.fault)
+    return;
+  Fault fault{kind, std::move(text), ""};
+  for (const Frame &frame : path)
+    if (frame.step.thread >= 0)
+      fault.trace += describe(frame.step);
+  if (last.thread >= 0)
+    fault.trace += describe(last);
+  result.fault = std::move(fault);
+}
+
+void Explorer::finish(const State &state) {
+  ++result.ends;
+  Final end;
+  std::vector<int> outcome;
+  for (const Thread &thread : state.threads) {
+    end.registers.push_back(thread.registers);
+    end.died.push_back(thread.status == Thread::Dead);
+    outcome.insert(outcome.end(), thread.registers.begin(), thread.registers.end());
+  }
+  if (std::find(end.died.begin(), end.died.end(), true) == end.died.end())
+    result.outcomes.insert(std::move(outcome));
+  if (model.judge)
+    if (std::string wrong = model.judge(end); !wrong.empty())
+      fail(Fault::WrongValue, wrong, {});
+}
+
+Result Explorer::run() {
+  // Depth first: the path is the trace of a fault.
+  auto visit = [&](const Step &step, State &state) {
+    forget(state);
+    if (!seen.insert(hash(state)).second)
+      return;
+    if (++result.states > options.maxStates)
+      return fail(Fault::TooLarge, fmt::format("over {} states", options.maxStates), {});
+    path.push_back({step, {}, 0});
+    // Not into the path itself: it grows below.
+    std::vector<std::pair<Step, State>> next;
+    expand(state, next);
+    if (next.empty() && !result.fault)
+      finish(state);
+    path.back().next = std::move(next);
+  };
+  State first = start();
+  visit({}, first);
+  while (!path.empty() && !result.fault) {
+    Frame &frame = path.back();
+    if (frame.taken == frame.next.size()) {
+      path.pop_back();
+      continue;
+    }
+    auto [step, state] = std::move(frame.next[frame.taken++]);
+    visit(step, state);
+  }
+  return result;
+}
+
+Result explore(const Model &model, const ExploreOptions &options) {
+  return Explorer(model, options).run();
+}
+
+} // namespace ccl::litmus

@@ -111,7 +111,7 @@ CCLJIT_API std::string_view name(Error::Kind kind);
 class [[nodiscard]] Status {
 public:
   Status() = default;
-  Status(Error error) : problem(std::make_shared<const Error>(std::move(error))) {}
+  Status(Error error) : problem(std::move(error)) {}
   /// True if all is well.
   explicit operator bool() const { return !problem; }
   /// Only of a failure; of a success it ends the process.
@@ -122,7 +122,7 @@ public:
   }
 
 private:
-  std::shared_ptr<const Error> problem;
+  std::optional<Error> problem;
 };
 
 /// A value, or an error.
@@ -277,9 +277,9 @@ public:
   Stream &operator=(Stream &&) noexcept;
   ~Stream();
 
-  /// Waits until all calls made so far are done. The first error that no wait has
-  /// returned yet. If the time-out goes by first, that is an error of kind timeout and the
-  /// work goes on; 0: as long as it takes.
+  /// Waits until all calls made so far are done. The first error of the stream; by then the
+  /// communicator is dead. If the time-out goes by first, that is an error of kind timeout
+  /// and the work goes on; 0: as long as it takes.
   Status wait(std::chrono::milliseconds timeout = std::chrono::milliseconds(0));
   /// A mark after all calls made so far.
   Result<Event> record();
@@ -293,7 +293,7 @@ public:
   struct Impl;
 
 private:
-  friend class Communicator;
+  friend class Communicator; // and its Caller
   explicit Stream(std::shared_ptr<Impl> impl) : impl(std::move(impl)) {}
   std::shared_ptr<Impl> impl;
 };
@@ -471,6 +471,7 @@ public:
   struct Impl;
 
 private:
+  struct Caller;
   explicit Communicator(std::shared_ptr<Impl> impl) : impl(std::move(impl)) {}
   std::shared_ptr<Impl> impl;
 };

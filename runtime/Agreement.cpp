@@ -52,6 +52,8 @@ std::optional<std::string> compare(int64_t first, const Announcement &a, int64_t
                                    const Announcement &b) {
   if (a.operation != b.operation)
     return sentence(first, name(a.operation), second, name(b.operation), "operation");
+  if (a.operation == Operation::Counts && a.program != b.program)
+    return compareDescriptions(first, a, second, b);
   if (a.operation == Operation::Launch)
     return compareLaunches(first, a, second, b);
   if (a.operation == Operation::Allocate && a.words[0] != b.words[0])
@@ -81,6 +83,7 @@ std::string_view name(Operation operation) {
   switch (operation) {
   case Operation::None: return "none";
   case Operation::Launch: return "launch";
+  case Operation::Counts: return "uneven all_to_all";
   case Operation::Allocate: return "allocate";
   case Operation::Exchange: return "exchange";
   case Operation::Split: return "split";

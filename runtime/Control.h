@@ -18,7 +18,7 @@ namespace ccl {
 
 /// Either: this rank has no input or no output, so its pointers do not tell.
 enum class Form : uint8_t { Disjoint, InPlace, Either };
-enum class Operation : uint8_t { None, Launch, Allocate, Exchange, Split, Publish };
+enum class Operation : uint8_t { None, Launch, Counts, Allocate, Exchange, Split, Publish };
 
 /// What a rank is about to do. Written by its owner before it arrives at the entry of the
 /// operation, read by others after; the next operation but one overwrites it.
@@ -29,12 +29,11 @@ struct Announcement {
   uint64_t program = 0; ///< fingerprint of the plan
   int64_t count = 0;
   int64_t microBatches = 0;
-  uint64_t uneven = 0;  ///< fingerprint of the counts of an uneven launch, or 0
-  uint64_t buffers = 0; ///< where the table of this rank's buffers lies in its memory
+  uint64_t uneven = 0;                 ///< fingerprint of the counts of an uneven launch, or 0
+  uint64_t buffers = 0;                ///< where the table of this rank's buffers (or counts) lies
   uint64_t directory = 0, entries = 0; ///< of the channels that end at this rank
 
   std::array<uint64_t, 6> words{}; ///< Allocate: bytes; Split: color, key; Exchange: the user's
-  uint64_t receives = 0;           ///< uneven all_to_all: where the counts lie
 
   // For people, if ranks disagree.
   model::Collective collective{};

@@ -20,7 +20,7 @@ namespace ccl::faults {
 namespace {
 
 constexpr std::array<PointRow, 7> table = {{
-    {Point::Connect, "connect", "at init, once connected, before the first message"},
+    {Point::Connect, "connect", "at init, when it has connected and said who it is"},
     {Point::Exchange, "exchange", "at init, when all have come, before memory is exchanged"},
     {Point::FirstWait, "wait.first", "before the first wait of a launch"},
     {Point::MidSlot, "slot.middle", "while a slot is written and not yet announced"},

@@ -1,6 +1,7 @@
 //===- Group.cpp ------------------------------------------------------------===//
 #include "runtime/Group.h"
 
+#include "runtime/Faults.h"
 #include "runtime/Log.h"
 
 #include <sched.h>
@@ -151,6 +152,12 @@ std::string Group::describeRank(int64_t r) const {
   return fmt::format("rank {} is in {} and does not wait", r, place);
 }
 
+std::string Group::lastWait() const {
+  return lastPeer == waitsForNobody      ? ""
+         : lastPeer == waitsForEverybody ? "all ranks"
+                                         : fmt::format("rank {}", lastPeer);
+}
+
 std::string Group::describeOthers() const {
   std::string text;
   constexpr int64_t most = 16;
@@ -217,6 +224,10 @@ Announcement &Group::begin(Operation kind, Milliseconds wanted, std::function<st
 }
 
 llvm::Error Group::enter() {
+  if (CCL_FAULT(FirstWait, worldRank(rank))) {
+    fail(Failure::Machine, "fault injected at the entry of an operation");
+    return firstFailure();
+  }
   // Release: whoever sees the arrival sees what this rank published.
   self().entered.store(operation, std::memory_order_release);
   control.arrivals.fetch_add(1, std::memory_order_acq_rel);
@@ -243,6 +254,7 @@ bool Group::keepWaiting(int32_t peer, Clock::time_point now,
   state.awake.store(nanoseconds(now), std::memory_order_relaxed);
   if (!published) {
     state.waitsFor.store(peer, std::memory_order_relaxed);
+    lastPeer = peer;
     published = true;
   }
   if (now >= deadline)

@@ -54,6 +54,8 @@ public:
   template <typename Ready, typename Describe>
   Wait waitUntil(int32_t peer, Ready ready, Describe describe);
 
+  /// Whom this rank waited for last: "rank 1", "all ranks", "".
+  std::string lastWait() const;
   /// What every rank but this one does, for reports.
   std::string describeOthers() const;
 
@@ -81,6 +83,7 @@ private:
   Milliseconds timeout{0};
   Clock::time_point begun, deadline;
   bool published = false, reported = false; ///< of the wait under way
+  int32_t lastPeer = waitsForNobody;
   mutable std::mutex failureMutex;
   bool wroteRecord = false;
 };

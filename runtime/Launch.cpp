@@ -50,7 +50,7 @@ int64_t strideAlignment(int64_t elementBytes, int64_t maxStride) {
 }
 
 llvm::Expected<Form> findForm(const Plan &plan, const RankFacts &facts, int64_t rank,
-                              const LaunchArgs &args) {
+                              const LaunchArgs &args, const UnevenShards *uneven) {
   const int64_t bytes = sizeOf(plan.type);
   auto checkPointer = [&](const char *which, bool needed, const void *p) -> llvm::Error {
     if (needed && !p)
@@ -63,23 +63,31 @@ llvm::Expected<Form> findForm(const Plan &plan, const RankFacts &facts, int64_t 
                     rank, which, bytes);
     return llvm::Error::success();
   };
-  if (llvm::Error e = checkPointer("in", facts.needsIn, args.in))
+  const bool hasIn = !uneven || uneven->callerRows(rank).inElements > 0;
+  const bool hasOut = !uneven || uneven->callerRows(rank).outElements > 0;
+  if (llvm::Error e = checkPointer("in", facts.needsIn && hasIn, args.in))
     return e;
-  if (llvm::Error e = checkPointer("out", facts.needsOut, args.out))
+  if (llvm::Error e = checkPointer("out", facts.needsOut && hasOut, args.out))
     return e;
   if (!facts.needsIn || !facts.needsOut)
     return Form::Either;
 
   const auto in = reinterpret_cast<intptr_t>(args.in);
   const auto out = reinterpret_cast<intptr_t>(args.out);
-  const int64_t shard = args.count * bytes;
-  if (in - out == (facts.inPosition - facts.outPosition) * shard)
+  CallerRows rows{facts.inShards * args.count, facts.outShards * args.count,
+                  facts.inPosition * args.count, facts.outPosition * args.count};
+  if (uneven)
+    rows = uneven->callerRows(rank);
+  // Of a row without elements the pointer says nothing.
+  if (rows.inElements == 0 || rows.outElements == 0)
+    return Form::Either;
+  if (in - out == (rows.inOffset - rows.outOffset) * bytes)
     return Form::InPlace;
-  if (in < out + facts.outShards * shard && out < in + facts.inShards * shard)
+  if (in < out + rows.outElements * bytes && out < in + rows.inElements * bytes)
     return refuse(Failure::BadArgument,
                   "rank {}: `in` and `out` overlap without being in place: `out` begins {} "
                   "bytes after `in`, in place it would begin {} bytes after it",
-                  rank, out - in, (facts.outPosition - facts.inPosition) * shard);
+                  rank, out - in, (rows.outOffset - rows.inOffset) * bytes);
   return Form::Disjoint;
 }
 
@@ -185,23 +193,27 @@ llvm::Expected<Cut> chooseCut(const Plan &plan, int64_t count, int64_t slotBytes
 }
 
 llvm::Expected<LaunchShape> findShape(const Plan &plan, const RankFacts &facts, int64_t rank,
-                                      const LaunchArgs &args, int64_t slotBytes) {
+                                      const LaunchArgs &args, int64_t slotBytes,
+                                      const UnevenShards *uneven) {
   const int64_t chunks = plan.contract.chunks;
-  if (args.count < 0)
-    return refuse(Failure::BadArgument, "rank {}: count is {}", rank, args.count);
+  const int64_t count = uneven ? uneven->longest() : args.count;
+  if (count < 0)
+    return refuse(Failure::BadArgument, "rank {}: count is {}", rank, count);
   if (args.microBatches < 0)
     return refuse(Failure::BadArgument, "rank {}: {} micro-batches", rank, args.microBatches);
   // Offsets are computed in bytes and as chunk * count, both in 64 bits.
   const int64_t limit =
       std::numeric_limits<int64_t>::max() / 16 / std::max({facts.places, chunks, int64_t(1)});
-  if (args.count > limit)
-    return refuse(Failure::BadArgument, "rank {}: count is {}, the limit is {}", rank, args.count,
+  if (count > limit)
+    return refuse(Failure::BadArgument, "rank {}: count is {}, the limit is {}", rank, count,
                   limit);
 
   LaunchShape shape;
-  shape.count = shape.runCount = args.count;
-  if (args.count > 0) {
-    llvm::Expected<Form> form = findForm(plan, facts, rank, args);
+  shape.count = shape.runCount = count;
+  shape.uneven = uneven;
+  shape.packed = uneven && plan.unevenSafe && !plan.divisible;
+  if (count > 0) {
+    llvm::Expected<Form> form = findForm(plan, facts, rank, args, uneven);
     if (!form)
       return form.takeError();
     shape.form = *form;
@@ -217,7 +229,12 @@ llvm::Expected<LaunchShape> findShape(const Plan &plan, const RankFacts &facts, 
   else if (plan.inPlaceProved && !hasSilentRanks(plan.contract.collective))
     shape.runInPlace = shape.form == Form::InPlace;
   if (plan.divisible)
-    shape.runCount = roundUp(args.count, chunks);
+    shape.runCount = roundUp(count, chunks);
+  if (uneven && !shape.packed)
+    shape.runCount = uneven->paddedCount();
+  if (uneven && shape.runInPlace && shape.form == Form::InPlace)
+    if (llvm::Error e = uneven->checkInPlace())
+      return e;
 
   llvm::Expected<Cut> cut = chooseCut(plan, shape.runCount, slotBytes, args.microBatches);
   if (!cut)
@@ -319,6 +336,66 @@ llvm::Expected<RankMemory::Bases> RankMemory::placeDisjoint(const RankFacts &fac
   return bases;
 }
 
+/// Copies the shards that differ in where they lie, and initializes what pads them.
+static void copyShards(char *to, const char *from, const std::vector<ShardCopy> &copies,
+                       int64_t elementBytes) {
+  for (const ShardCopy &copy : copies) {
+    char *at = to + copy.to * elementBytes;
+    std::memmove(at, from + copy.from * elementBytes, size_t(copy.length * elementBytes));
+    std::memset(at + copy.length * elementBytes, 0, size_t(copy.pad * elementBytes));
+  }
+}
+
+/// Whether rows of both sides are the same.
+static bool isIdentity(const std::vector<ShardCopy> &copies) {
+  return copies.empty() ||
+         (copies.size() == 1 && copies[0].from == 0 && copies[0].to == 0 && copies[0].pad == 0);
+}
+
+llvm::Expected<RankMemory::Bases> RankMemory::placeUneven(const RankFacts &facts,
+                                                          const LaunchShape &shape,
+                                                          const LaunchArgs &args, int64_t rank,
+                                                          int64_t elementBytes) {
+  const CallerRows caller = shape.uneven->callerRows(rank);
+  KernelRows rows = shape.uneven->kernelRows(rank, !shape.packed);
+  const auto *in = static_cast<const char *>(args.in);
+  auto *out = static_cast<char *>(args.out);
+  resultElements = caller.outElements;
+  if (shape.runInPlace) {
+    char *whole = nullptr;
+    if (shape.form == Form::InPlace && shape.packed &&
+        isReachable(out, facts.inRead || facts.outRead, facts.inWritten || facts.outWritten)) {
+      whole = out - caller.outOffset * elementBytes;
+    } else {
+      if (llvm::Error e = reserve(outStandIn, rows.wholeElements * elementBytes))
+        return e;
+      whole = outStandIn.data;
+      if (facts.needsIn)
+        copyShards(whole, in, rows.copyInWhole, elementBytes);
+      result = facts.needsOut ? whole : nullptr;
+      resultCopies = std::move(rows.copyOutWhole);
+    }
+    return Bases{whole + rows.inBase * elementBytes, whole + rows.outBase * elementBytes};
+  }
+  Bases bases{const_cast<char *>(in), out};
+  if (facts.needsIn && (shape.form == Form::InPlace || !isIdentity(rows.copyIn) ||
+                        !isReachable(in, facts.inRead, facts.inWritten))) {
+    if (llvm::Error e = reserve(inStandIn, rows.inElements * elementBytes))
+      return e;
+    bases.in = inStandIn.data;
+    copyShards(bases.in, in, rows.copyIn, elementBytes);
+  }
+  if (!facts.needsOut || !isIdentity(rows.copyOut) ||
+      !isReachable(out, facts.outRead, facts.outWritten)) {
+    if (llvm::Error e = reserve(outStandIn, rows.outElements * elementBytes))
+      return e;
+    bases.out = outStandIn.data;
+    result = facts.needsOut ? bases.out : nullptr;
+    resultCopies = std::move(rows.copyOut);
+  }
+  return bases;
+}
+
 llvm::Error RankMemory::placeScratch(const Plan &plan, const LaunchShape &shape,
                                      std::vector<void *> &pointers) {
   const int64_t bytes = sizeOf(plan.type);
@@ -344,11 +421,12 @@ llvm::Error RankMemory::placeScratch(const Plan &plan, const LaunchShape &shape,
 }
 
 llvm::Error RankMemory::place(const Plan &plan, const RankFacts &facts, const LaunchShape &shape,
-                              const LaunchArgs &args, std::vector<void *> &pointers) {
+                              const LaunchArgs &args, int64_t rank, std::vector<void *> &pointers) {
   result = nullptr;
-  llvm::Expected<Bases> bases = shape.runInPlace
-                                    ? placeInPlace(facts, shape, args, sizeOf(plan.type))
-                                    : placeDisjoint(facts, shape, args, sizeOf(plan.type));
+  const int64_t bytes = sizeOf(plan.type);
+  llvm::Expected<Bases> bases = shape.uneven       ? placeUneven(facts, shape, args, rank, bytes)
+                                : shape.runInPlace ? placeInPlace(facts, shape, args, bytes)
+                                                   : placeDisjoint(facts, shape, args, bytes);
   if (!bases)
     return bases.takeError();
   pointers.assign(plan.buffers.size(), nullptr);
@@ -365,7 +443,12 @@ void RankMemory::finish(const Plan &plan, const RankFacts &facts, const LaunchSh
   const int64_t bytes = sizeOf(plan.type);
   const int64_t shard = shape.count * bytes, pitch = shape.runCount * bytes;
   auto *out = static_cast<char *>(args.out);
-  if (finish) {
+  if (shape.uneven) {
+    if (result)
+      copyShards(out, result, resultCopies, bytes);
+    if (finish)
+      finish(out, out, resultElements, plan.ranks());
+  } else if (finish) {
     const char *from = result ? result : out;
     const int64_t step = result ? pitch : shard;
     for (int64_t s = 0; s < facts.outShards; ++s)

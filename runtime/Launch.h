@@ -6,7 +6,7 @@
 //===----------------------------------------------------------------------===//
 #pragma once
 
-#include "runtime/Member.h"
+#include "runtime/Uneven.h"
 #include "runtime/World.h"
 
 namespace ccl {
@@ -39,13 +39,17 @@ llvm::Expected<Cut> chooseCut(const Plan &plan, int64_t count, int64_t slotBytes
 struct LaunchShape {
   Form form = Form::Either; ///< of the caller's pointers
   bool runInPlace = false;  ///< the form that the kernel runs
-  int64_t count = 0;        ///< the caller's
+  int64_t count = 0;        ///< the caller's; the longest shard if they are uneven
   int64_t runCount = 0;     ///< the kernel's: padded if the plan is `divisible`
   Cut cut;
+  const UnevenShards *uneven = nullptr; ///< of this launch, if its shards are uneven
+  bool packed = false;                  ///< the kernel runs on uneven shards as they are
   bool isPadded() const { return count != runCount; }
 };
+/// `uneven` are the shards if args.uneven.
 llvm::Expected<LaunchShape> findShape(const Plan &plan, const RankFacts &facts, int64_t rank,
-                                      const LaunchArgs &args, int64_t slotBytes);
+                                      const LaunchArgs &args, int64_t slotBytes,
+                                      const UnevenShards *uneven = nullptr);
 
 /// Memory of one rank that launches share: scratch and stand-ins for the caller's
 /// buffers, all of it reachable by peers. Grows only at the start of the owner's launch: by
@@ -61,7 +65,7 @@ public:
   /// does not take it from the caller's buffer: because the form or the padding asks for
   /// it, or because peers could not reach that buffer.
   llvm::Error place(const Plan &plan, const RankFacts &facts, const LaunchShape &shape,
-                    const LaunchArgs &args, std::vector<void *> &pointers);
+                    const LaunchArgs &args, int64_t rank, std::vector<void *> &pointers);
   /// Copies the result out, if the kernel did not write it into the caller's buffer, and
   /// puts it through `finish`, if there is one.
   void finish(const Plan &plan, const RankFacts &facts, const LaunchShape &shape,
@@ -77,6 +81,9 @@ private:
                                      const LaunchArgs &args, int64_t elementBytes);
   llvm::Expected<Bases> placeDisjoint(const RankFacts &facts, const LaunchShape &shape,
                                       const LaunchArgs &args, int64_t elementBytes);
+  /// The same for uneven shards.
+  llvm::Expected<Bases> placeUneven(const RankFacts &facts, const LaunchShape &shape,
+                                    const LaunchArgs &args, int64_t rank, int64_t elementBytes);
   llvm::Error placeScratch(const Plan &plan, const LaunchShape &shape,
                            std::vector<void *> &pointers);
   /// Whether peers that access it as told reach the caller's memory at `address`.
@@ -86,7 +93,9 @@ private:
 
   World &world;
   Block scratch, inStandIn, outStandIn;
-  const char *result = nullptr; ///< where `finish` copies from; null: nothing to copy
+  const char *result = nullptr;        ///< where `finish` copies from; null: nothing to copy
+  std::vector<ShardCopy> resultCopies; ///< of an uneven launch: from `result` to `out`
+  int64_t resultElements = 0;          ///< of an uneven launch: all of `out`
 };
 
 } // namespace ccl

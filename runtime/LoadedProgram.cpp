@@ -54,6 +54,7 @@ public:
     const int index = kernelIndex(rank);
     return index < 0 ? nullptr : kernels[size_t(index)];
   }
+  FinishFunction finish() const override { return finishing; }
 
 private:
   using LoadedProgram::LoadedProgram;
@@ -82,12 +83,19 @@ private:
         return address.takeError();
       kernels.push_back(address->toPtr<Kernel>());
     }
+    if (plan().finish.empty())
+      return llvm::Error::success();
+    llvm::Expected<llvm::orc::ExecutorAddr> address = jit->lookup(plan().finish);
+    if (!address)
+      return address.takeError();
+    finishing = address->toPtr<FinishFunction>();
     return llvm::Error::success();
   }
 
   std::string problems; ///< what `jit` had to say; outlives it
   std::unique_ptr<llvm::orc::LLJIT> jit;
   std::vector<Kernel> kernels;
+  FinishFunction finishing = nullptr;
 };
 
 } // namespace

@@ -64,7 +64,10 @@ llvm::Expected<std::vector<std::unique_ptr<Member>>> Member::createThreads(int64
   ControlBlock *control = ControlBlock::create(block->data, ranks, options.slotBytes, 0);
   std::vector<std::unique_ptr<Member>> members;
   for (int64_t r = 0; r < ranks; ++r)
-    members.push_back(std::make_unique<RankMember>(world, control, r));
+    members.push_back(std::make_unique<RankMember>(
+        world, control, r,
+        options.flightRecorder.empty() ? nullptr
+                                       : std::make_shared<Recording>(options.flightRecorder, r)));
   return members;
 }
 

@@ -49,6 +49,9 @@ struct LaunchArgs {
 
 struct MemberOptions {
   int64_t slotBytes = 128 << 10; ///< bytes of one slot of a data channel
+  /// Where the last operations are written when the communicator fails, see
+  /// FlightRecorder::dump; "": they are not recorded.
+  std::string flightRecorder{};
 };
 
 /// How a process finds the others.

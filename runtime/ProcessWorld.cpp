@@ -2,6 +2,7 @@
 #include "runtime/ProcessWorld.h"
 
 #include "runtime/Arena.h"
+#include "runtime/Faults.h"
 #include "runtime/Log.h"
 #include "runtime/RankMember.h"
 #include "runtime/bootstrap/Monitor.h"
@@ -138,10 +139,6 @@ public:
   }
   void listen(Listener *listener) override;
   void ignore(Listener *listener) override;
-  void closeSockets() override {
-    if (monitor)
-      monitor->closeSockets();
-  }
 
   /// Whether this process may read the memory of all others.
   bool probeAll();
@@ -174,6 +171,7 @@ private:
   std::vector<Listener *> listeners;
   std::map<int64_t, std::string> goners;
   std::unique_ptr<Monitor> monitor; ///< first to go: it calls into all of this
+  std::unique_ptr<faults::CloseHook> closeHook;
 };
 
 //===----------------------------------------------------------------------===//
@@ -215,6 +213,7 @@ llvm::Error ProcessWorld::startMonitor(Meeting &meeting) {
   if (!started)
     return started.takeError();
   monitor = std::move(*started);
+  closeHook = std::make_unique<faults::CloseHook>([this] { monitor->closeSockets(); });
   static std::once_flag once;
   std::call_once(once, [] { pthread_atfork(nullptr, nullptr, &ProcessWorld::childOfFork); });
   std::lock_guard lock(Registry::get().mutex);
@@ -393,7 +392,10 @@ llvm::Expected<std::unique_ptr<Member>> joinProcesses(JoinOptions options) {
   if (!world)
     return world.takeError();
   auto *control = static_cast<ControlBlock *>((*world)->reach(0, firstBlock | arenaBit));
-  auto member = std::make_unique<RankMember>(*world, control, options.rank);
+  const std::string &prefix = options.member.flightRecorder;
+  auto member = std::make_unique<RankMember>(
+      *world, control, options.rank,
+      prefix.empty() ? nullptr : std::make_shared<Recording>(prefix, options.rank));
   // All or nobody: programs are compiled for one way of moving data.
   auto answers = member->exchange({(*world)->probeAll()}, options.timeout);
   if (!answers)

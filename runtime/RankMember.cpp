@@ -1,17 +1,36 @@
 //===- RankMember.cpp - Launches ----------------------------------------------===//
 #include "runtime/RankMember.h"
 
+#include "runtime/Faults.h"
 #include "runtime/Log.h"
 
 #include <fmt/format.h>
 
 namespace ccl {
 
-RankMember::RankMember(std::shared_ptr<World> world, ControlBlock *control, int64_t rank)
+[[maybe_unused]] static llvm::Error injected(const char *where) {
+  return llvm::make_error<RuntimeError>(Failure::Machine, fmt::format("fault injected {}", where));
+}
+
+RankMember::RankMember(std::shared_ptr<World> world, ControlBlock *control, int64_t rank,
+                       std::shared_ptr<Recording> recording)
     : group(std::move(world), control, rank), direct(group.world().canRead()),
-      channels(group.world(), control->slotBytes, rank, group.ranks), memory(group.world()) {}
+      channels(group.world(), control->slotBytes, rank, group.ranks), memory(group.world()),
+      recording(std::move(recording)) {
+  if (!this->recording)
+    return;
+  std::vector<int64_t> members;
+  for (int64_t r = 0; r < group.ranks; ++r)
+    members.push_back(group.worldRank(r));
+  recordedGroup = this->recording->recorder.addGroup(
+      fmt::format("{}", control->number), fmt::format("communicator of {} ranks", group.ranks),
+      std::move(members));
+}
 
 RankMember::~RankMember() {
+  (void)CCL_FAULT(Destroy, group.worldRank(group.rank));
+  if (group.hasFailed())
+    dump();
   // Programs leave channels balanced and wait for those who read here, so after a good
   // launch nobody uses this rank's memory; after a failure somebody might.
   const bool mayBeInUse = group.hasFailed();
@@ -40,8 +59,50 @@ llvm::Error RankMember::guarded(Milliseconds timeout, std::string_view what,
   llvm::Error error = body();
   if (!error)
     group.end();
+  if (error) {
+    error = group.fail(std::move(error));
+    dump();
+  }
   busy.store(false, std::memory_order_release);
-  return error ? group.fail(std::move(error)) : llvm::Error::success();
+  return error;
+}
+
+void RankMember::record(const LaunchShape &shape, const LaunchArgs &args, const RankFacts &facts) {
+  FlightRecorder::Operation operation;
+  operation.group = recordedGroup;
+  operation.sequence = launches;
+  operation.collective = plan->contract.collective;
+  operation.uneven = shape.uneven;
+  CallerRows rows{facts.inShards * shape.count, facts.outShards * shape.count, 0, 0};
+  if (shape.uneven)
+    rows = shape.uneven->callerRows(group.rank);
+  operation.inElements = rows.inElements;
+  operation.outElements = rows.outElements;
+  operation.type = plan->type;
+  operation.timeout = args.timeout;
+  const std::string program = fmt::format("{} (hash {})", plan->program, plan->hash);
+  operation.program = program;
+  recorded = recording->recorder.begin(operation);
+}
+
+void RankMember::dump() {
+  if (!recording || std::exchange(dumped, true))
+    return;
+  if (recorded) {
+    const RankState &state = group.self();
+    recording->recorder.failed(
+        *recorded,
+        fmt::format("micro-batch {}, instruction {}",
+                    __atomic_load_n(&state.kernel.microBatch, __ATOMIC_RELAXED),
+                    __atomic_load_n(&state.kernel.instruction, __ATOMIC_RELAXED)),
+        group.lastWait());
+  }
+  llvm::Expected<std::string> file = recording->recorder.dump(recording->prefix);
+  if (file)
+    log::info(log::Subsystem::Abort, group.rank, "the last operations are in {}", *file);
+  else
+    log::warn(log::Subsystem::Abort, group.rank, "cannot write the last operations: {}",
+              llvm::toString(file.takeError()));
 }
 
 //===----------------------------------------------------------------------===//
@@ -82,20 +143,9 @@ RankMember::prepare(const std::shared_ptr<LoadedProgram> &program) {
   return &programs.insert_or_assign(program.get(), std::move(prepared)).first->second;
 }
 
-/// Publishes what others need of this launch.
-llvm::Error RankMember::announce(Announcement &mine, const Prepared &prepared,
-                                 const LaunchShape &shape) {
-  mine.program = prepared.fingerprint;
-  mine.count = shape.count;
-  mine.form = shape.form;
-  mine.microBatches = shape.cut.microBatches;
-  mine.directory = channels.directoryAddress();
-  mine.entries = channels.directoryEntries();
-  describe(*plan, mine);
-  if (!plan->direct || pointers.empty())
-    return llvm::Error::success();
+llvm::Expected<uint64_t *> RankMember::sharedWords(size_t words) {
   Block &table = shared[group.parity()];
-  const size_t bytes = pointers.size() * sizeof(uint64_t);
+  const size_t bytes = words * sizeof(uint64_t);
   if (table.bytes < bytes) {
     // Who read the old table has since entered another operation.
     if (table)
@@ -105,7 +155,79 @@ llvm::Error RankMember::announce(Announcement &mine, const Prepared &prepared,
       return larger.takeError();
     table = *larger;
   }
-  auto *entries = reinterpret_cast<uint64_t *>(table.data);
+  return reinterpret_cast<uint64_t *>(table.data);
+}
+
+llvm::Error RankMember::gatherCounts(const Prepared &prepared, const LaunchArgs &args,
+                                     std::vector<UnevenCounts> &counts) {
+  const size_t n = size_t(group.ranks);
+  Announcement &mine = group.begin(Operation::Counts, args.timeout, [this] {
+    return fmt::format("the counts of launch {} of {}", launches + 1, plan->program);
+  });
+  mine.program = prepared.fingerprint;
+  describe(*plan, mine);
+  llvm::Expected<uint64_t *> table = sharedWords(2 * n);
+  if (!table)
+    return table.takeError();
+  for (size_t r = 0; r < n; ++r) {
+    (*table)[r] = uint64_t(args.uneven->counts[r]);
+    (*table)[n + r] = uint64_t(args.uneven->receives[r]);
+  }
+  mine.buffers = group.world().share(*table);
+  if (llvm::Error e = group.enter())
+    return e;
+  counts.assign(n, {});
+  for (size_t r = 0; r < n; ++r) {
+    const auto *words = static_cast<const uint64_t *>(
+        group.world().reach(group.worldRank(int64_t(r)), group.announcement(int64_t(r)).buffers));
+    counts[r].counts.assign(words, words + n);
+    counts[r].receives.assign(words + n, words + 2 * n);
+  }
+  return llvm::Error::success();
+}
+
+llvm::Error RankMember::findShards(const Prepared &prepared, const LaunchArgs &args) {
+  shards.reset();
+  if (!args.uneven)
+    return llvm::Error::success();
+  if (llvm::Error e = checkUneven(*plan, group.rank, *args.uneven))
+    return e;
+  std::vector<UnevenCounts> counts;
+  if (!args.uneven->receives.empty()) {
+    if (llvm::Error e = gatherCounts(prepared, args, counts))
+      return e;
+  } else {
+    counts.push_back(*args.uneven);
+  }
+  llvm::Expected<UnevenShards> made = UnevenShards::make(*plan, counts);
+  if (!made)
+    return made.takeError();
+  shards.emplace(std::move(*made));
+  return llvm::Error::success();
+}
+
+/// Publishes what others need of this launch.
+llvm::Error RankMember::announce(Announcement &mine, const Prepared &prepared,
+                                 const LaunchShape &shape, const LaunchArgs &args) {
+  mine.program = prepared.fingerprint;
+  mine.count = shape.count;
+  // What each states for an all_to_all is its own; make() compared that.
+  if (shape.uneven)
+    mine.uneven = args.uneven->receives.empty()
+                      ? fingerprint({reinterpret_cast<const char *>(args.uneven->counts.data()),
+                                     args.uneven->counts.size() * sizeof(int64_t)})
+                      : 1;
+  mine.form = shape.form;
+  mine.microBatches = shape.cut.microBatches;
+  mine.directory = channels.directoryAddress();
+  mine.entries = channels.directoryEntries();
+  describe(*plan, mine);
+  if (!plan->direct || pointers.empty())
+    return llvm::Error::success();
+  llvm::Expected<uint64_t *> table = sharedWords(pointers.size());
+  if (!table)
+    return table.takeError();
+  uint64_t *entries = *table;
   for (size_t b = 0; b < pointers.size(); ++b)
     entries[b] = group.world().share(pointers[b]);
   mine.buffers = group.world().share(entries);
@@ -152,6 +274,10 @@ void RankMember::reachPeers() {
 
 int32_t RankMember::waitInKernel(KernelArgs *args, ChannelEnd *end, uint64_t value) {
   RankMember &self = *static_cast<RankMember *>(args->context);
+  if (CCL_FAULT(MidSlot, self.group.worldRank(self.group.rank))) {
+    llvm::consumeError(self.group.fail(injected("in a wait for a slot")));
+    return 1;
+  }
   auto found = [&] { return __atomic_load_n(end->arrive, __ATOMIC_ACQUIRE); };
   return int32_t(self.group.waitUntil(
       end->peer,
@@ -198,6 +324,7 @@ llvm::Error RankMember::execute(const Prepared &prepared, const LaunchShape &sha
   args.channels = prepared.channels.data();
   args.wait = &waitInKernel;
   args.read = &readInKernel;
+  args.shards = shape.packed ? shape.uneven->tables() : nullptr;
   args.context = this;
   __atomic_store_n(&args.instruction, int64_t(0), __ATOMIC_RELAXED);
   __atomic_store_n(&args.microBatch, int64_t(0), __ATOMIC_RELAXED);
@@ -227,8 +354,10 @@ llvm::Error RankMember::run(const std::shared_ptr<LoadedProgram> &program, const
   if (!prepared)
     return prepared.takeError();
   const RankFacts &facts = (*prepared)->facts;
-  llvm::Expected<LaunchShape> shape =
-      findShape(*plan, facts, group.rank, args, group.block().slotBytes);
+  if (llvm::Error e = findShards(**prepared, args))
+    return e;
+  llvm::Expected<LaunchShape> shape = findShape(
+      *plan, facts, group.rank, args, group.block().slotBytes, shards ? &*shards : nullptr);
   if (!shape)
     return shape.takeError();
 
@@ -238,24 +367,34 @@ llvm::Error RankMember::run(const std::shared_ptr<LoadedProgram> &program, const
                        plan->contract.str(), name(plan->type));
   });
   // A barrier moves no data, so a count says nothing about it.
-  const bool empty = args.count == 0 && facts.places > 0;
+  const bool empty = shape->count == 0 && facts.places > 0;
   pointers.clear();
   if (!empty)
-    if (llvm::Error e = memory.place(*plan, facts, *shape, args, pointers))
+    if (llvm::Error e = memory.place(*plan, facts, *shape, args, group.rank, pointers))
       return e;
-  if (llvm::Error e = announce(mine, **prepared, *shape))
+  if (llvm::Error e = announce(mine, **prepared, *shape, args))
     return e;
+  if (recording)
+    record(*shape, args, facts);
   if (llvm::Error e = group.enter())
     return e;
+  if (recorded)
+    recording->recorder.started(*recorded);
   if (group.rank == 0 && log::tracesCollectives())
     trace(*shape, args);
   if (llvm::Error e = resolve(**prepared))
     return e;
-  if (empty)
-    return llvm::Error::success();
-  if (llvm::Error e = execute(**prepared, *shape))
-    return e;
-  memory.finish(*plan, facts, *shape, args, program->finish());
+  if (!empty) {
+    if (llvm::Error e = execute(**prepared, *shape))
+      return e;
+    if (CCL_FAULT(LastWait, group.worldRank(group.rank)))
+      return injected("after the last wait");
+    memory.finish(*plan, facts, *shape, args, program->finish());
+  }
+  if (recorded)
+    recording->recorder.completed(*std::exchange(recorded, std::nullopt));
+  if (CCL_FAULT(Exit, group.worldRank(group.rank)))
+    return injected("at the exit");
   return llvm::Error::success();
 }
 

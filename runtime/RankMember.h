@@ -13,6 +13,7 @@
 #pragma once
 
 #include "runtime/Channels.h"
+#include "runtime/FlightRecorder.h"
 #include "runtime/Group.h"
 #include "runtime/Launch.h"
 
@@ -21,9 +22,19 @@
 
 namespace ccl {
 
+/// What a rank records of its launches in all its communicators.
+struct Recording {
+  Recording(std::string prefix, int64_t worldRank)
+      : prefix(std::move(prefix)), recorder(worldRank) {}
+  const std::string prefix; ///< of the file
+  FlightRecorder recorder;
+};
+
 class RankMember final : public Member {
 public:
-  RankMember(std::shared_ptr<World> world, ControlBlock *control, int64_t rank);
+  /// `recording` may be null.
+  RankMember(std::shared_ptr<World> world, ControlBlock *control, int64_t rank,
+             std::shared_ptr<Recording> recording);
   ~RankMember() override;
 
   int64_t rank() const override { return group.rank; }
@@ -58,10 +69,21 @@ private:
                       llvm::function_ref<llvm::Error()> body);
   llvm::Expected<Prepared *> prepare(const std::shared_ptr<LoadedProgram> &program);
   llvm::Error run(const std::shared_ptr<LoadedProgram> &program, const LaunchArgs &args);
-  llvm::Error announce(Announcement &mine, const Prepared &prepared, const LaunchShape &shape);
+  llvm::Error announce(Announcement &mine, const Prepared &prepared, const LaunchShape &shape,
+                       const LaunchArgs &args);
+  /// The shards of an uneven launch. Those of an all_to_all follow from what all ranks
+  /// state: that takes an operation of its own.
+  llvm::Error findShards(const Prepared &prepared, const LaunchArgs &args);
+  llvm::Error gatherCounts(const Prepared &prepared, const LaunchArgs &args,
+                           std::vector<UnevenCounts> &counts);
+  /// Memory that others read in the operation under way, by its parity.
+  llvm::Expected<uint64_t *> sharedWords(size_t words);
   llvm::Error resolve(Prepared &prepared);
   llvm::Error execute(const Prepared &prepared, const LaunchShape &shape);
   void reachPeers();
+  void record(const LaunchShape &shape, const LaunchArgs &args, const RankFacts &facts);
+  /// Writes the recording, once, after the communicator failed.
+  void dump();
   void trace(const LaunchShape &shape, const LaunchArgs &args) const;
   llvm::Error runAllocation(int64_t bytes, Milliseconds timeout, SymmetricBuffer &buffer);
   llvm::Error runSplit(int64_t color, int64_t key, Milliseconds timeout,
@@ -85,9 +107,15 @@ private:
   /// By parity of the operation: this rank's buffers as others see them.
   std::array<Block, 2> shared;
   std::vector<void *> pointers;
+  std::optional<UnevenShards> shards; ///< of an uneven launch
   /// Every rank's buffers as this process sees them, and where each rank's begin.
   std::vector<void *> peerPointers;
   std::vector<void *const *> peerTable;
+
+  const std::shared_ptr<Recording> recording;
+  uint64_t recordedGroup = 0;
+  std::optional<FlightRecorder::Id> recorded; ///< of the launch under way
+  bool dumped = false;
 
   // Of the launch under way.
   uint64_t launches = 0;

@@ -90,7 +90,7 @@ std::unique_ptr<Member> RankMember::adopt(int64_t offerer, uint64_t address) {
   auto *child = static_cast<ControlBlock *>(group.world().reach(group.worldRank(offerer), address));
   for (int64_t r = 0; r < child->ranks; ++r)
     if (child->worldRanks()[r] == group.worldRank(group.rank)) {
-      auto member = std::make_unique<RankMember>(group.sharedWorld(), child, r);
+      auto member = std::make_unique<RankMember>(group.sharedWorld(), child, r, recording);
       member->setDirect(direct);
       return member;
     }

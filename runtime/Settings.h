@@ -49,8 +49,8 @@ public:
 
   /// The value as text; paths are expanded, CCL_CACHE_DIR=none and an unset path are "".
   const std::string &text(Setting setting) const;
-  bool flag(Setting setting) const;                          ///< CollTrace, AlwaysCompile
-  int64_t bytes(Setting setting) const;                      ///< SlotBytes
+  bool flag(Setting setting) const;     ///< CollTrace, AlwaysCompile
+  int64_t bytes(Setting setting) const; ///< SlotBytes
   /// Rank, Size; -1 if it is not set.
   int64_t number(Setting setting) const;
   std::chrono::milliseconds duration(Setting setting) const; ///< Timeout

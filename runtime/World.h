@@ -70,8 +70,6 @@ public:
   virtual void listen(Listener *listener) = 0;
   /// When it returns, the listener is not in use.
   virtual void ignore(Listener *listener) = 0;
-  /// For fault injection: closes this rank's sockets.
-  virtual void closeSockets() {}
 
 private:
   bool readable = false;

@@ -189,9 +189,8 @@ AlgorithmReport check(const Moves &moves, const Contract &contract, const CheckO
     in |= buffer.role == Role::In;
     out |= buffer.role == Role::Out;
   }
-  bool aliases =
-      contract.collective != Collective::Barrier && contract.collective != Collective::Custom;
-  if (whole) {
+  bool aliases = contract.collective != Collective::Custom;
+  if (whole || contract.collective == Collective::Barrier) { // one form, or no data at all
     report.inPlace = report.ok();
     report.inPlaceFaults = report.faults;
   } else if (in && out && aliases) {

@@ -171,9 +171,8 @@ std::optional<int64_t> Contract::shardOf(const Atom &atom, bool shared) const {
   case Collective::Scatter: return atom.chunk < 0 ? -1 : atom.chunk / chunks;
   case Collective::AllToAll:
   case Collective::AllToAllV:
-    return atom.rank < 0 || atom.chunk < 0
-               ? -1
-               : pairOf(atom.rank, atom.chunk / chunks, ranks, shared);
+    return atom.rank < 0 || atom.chunk < 0 ? -1
+                                           : pairOf(atom.rank, atom.chunk / chunks, ranks, shared);
   default: return std::nullopt;
   }
 }

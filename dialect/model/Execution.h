@@ -114,7 +114,7 @@ private:
   const Describe describe;
   const bool shared;            ///< `in` and `out` are one memory
   int64_t mostTimesAllowed = 1; ///< of one contribution in one place
-  bool leftShard = false; ///< a chunk was in, or combined with one of, another shard's length
+  bool leftShard = false;       ///< a chunk was in, or combined with one of, another shard's length
   Multisets sets;
   std::vector<Layout> layouts;
   std::vector<Contents> contents;

@@ -24,7 +24,8 @@ public:
   Compilation(const Source &source, const ProgramOptions &options)
       : source(source), options(options),
         context(dialects(), mlir::MLIRContext::Threading::DISABLED),
-        printer(sources, &context, said), module(mlir::UnknownLoc::get(&context)) {
+        printer(sources, &context, said),
+        module(mlir::ModuleOp::create(mlir::UnknownLoc::get(&context))) {
     // Builders and generators make ops without parsing any.
     context.loadDialect<CclDialect>();
     context.printOpOnDiagnostic(false);

@@ -74,9 +74,11 @@ private:
       rows.append({row.outRank, row.outChunk, row.inRank, row.inChunk});
     auto kind = CollectiveKind(uint32_t(contract.collective));
     auto reduction = contract.op ? ReductionKind(uint32_t(*contract.op) + 1) : ReductionKind::None;
-    return ContractAttr::getChecked([&] { return mlir::emitError(locations[notes.line]); },
+    auto complain = [&] { return mlir::emitError(locations[notes.line]); };
+    return ContractAttr::getChecked(llvm::function_ref<mlir::InFlightDiagnostic()>(complain),
                                     builder.getContext(), kind, reduction, int64_t(contract.root),
-                                    targets, rows, int64_t(0), int64_t(0));
+                                    llvm::ArrayRef<int64_t>(targets), llvm::ArrayRef<int64_t>(rows),
+                                    int64_t(0), int64_t(0));
   }
 
   mlir::AffineMap constants(llvm::ArrayRef<int64_t> values) {

@@ -90,6 +90,8 @@ static void printText(const std::string &file, std::string_view verdict, const P
     text += "; " + proof.bySymmetry;
   if (proof.report.divisible)
     text += fmt::format("; padded where {} does not divide the count", proof.contract.chunks);
+  if (model::hasUnevenForm(proof.contract.collective))
+    text += proof.unevenSafe ? "; uneven shards" : "; uneven shards through padding";
   if (proof.contract.isUnchecked())
     text += "; nothing is promised, so only safety is proved";
   printOut("{}\n", text);

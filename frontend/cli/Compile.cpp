@@ -227,6 +227,7 @@ std::string Compiler::planJson() const {
   line.number("object_bytes", int64_t(plan.object.size()));
   line.number("max_count", plan.maxCount);
   line.boolean("divisible", plan.divisible);
+  line.boolean("uneven_safe", plan.unevenSafe);
   line.boolean("disjoint_proved", plan.disjointProved);
   line.boolean("in_place_proved", plan.inPlaceProved);
   line.boolean("direct", plan.direct);

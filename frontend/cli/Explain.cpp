@@ -334,6 +334,10 @@ void Explanation::printVerdict() const {
     printOut("Chunks of different lengths share places: counts that {} does not divide are "
              "padded.\n",
              contract.chunks);
+  if (model::hasUnevenForm(contract.collective))
+    printOut("Shards may differ in length: {}.\n",
+             proof.unevenSafe ? "no chunk leaves the places of its own"
+                              : "chunks share places of other shards, so these are padded then");
   printOut("`ccl run` would run @{}: {}.\n", instance.algorithm, input.reason());
 }
 

@@ -1,6 +1,8 @@
 //===- Measure.cpp - One program, many sizes, all ranks ----------------------===//
 #include "frontend/cli/Measure.h"
 
+#include "frontend/cli/Sizes.h"
+
 #include "llvm/Support/MathExtras.h"
 
 #include <algorithm>
@@ -30,26 +32,25 @@ int64_t launchesWithin(double budgetUs, double launchUs, int64_t most) {
 /// The work of one rank.
 class RankLoop {
 public:
-  RankLoop(Member &member, const std::shared_ptr<LoadedProgram> &program,
-           const Workload &workload, const MeasureOptions &options, int64_t maxCount)
-      : member(member), program(program), workload(workload), options(options),
-        rank(member.rank()), first(maxBytes(maxCount)),
-        second(options.outOfPlace ? workload.outElements(maxCount) * workload.elementBytes() : 0) {}
+  RankLoop(Member &member, const std::shared_ptr<LoadedProgram> &program, const Workload &workload,
+           const MeasureOptions &options, const std::vector<Lengths> &sizes)
+      : member(member), program(program), workload(workload), options(options), rank(member.rank()),
+        first(firstBytes(sizes)), second(secondBytes(sizes)) {}
 
-  Error run(const std::vector<int64_t> &counts, const std::function<void()> &onFirstResult,
+  Error run(const std::vector<Lengths> &sizes, const std::function<void()> &onFirstResult,
             const std::function<void(const Measurement &)> &report) {
-    for (int64_t count : counts)
+    for (const Lengths &size : sizes)
       for (bool inPlace : {false, true})
         if (inPlace ? options.inPlace : options.outOfPlace)
-          if (Error error = runForm(count, inPlace, onFirstResult, report))
+          if (Error error = runForm(size, inPlace, onFirstResult, report))
             return error;
     return Error::success();
   }
 
 private:
-  Error runForm(int64_t count, bool inPlace, const std::function<void()> &onFirstResult,
+  Error runForm(const Lengths &size, bool inPlace, const std::function<void()> &onFirstResult,
                 const std::function<void(const Measurement &)> &report) {
-    place(count, inPlace);
+    place(size, inPlace);
     prepare(inPlace, round);
     if (Error error = meet())
       return error;
@@ -69,12 +70,13 @@ private:
     for (int64_t i = 0; i < warmup; ++i)
       if (Error error = launch())
         return error;
-    Measurement found{count, inPlace, warmup ? microsecondsSince(start) / warmup : coldUs, 0};
+    Measurement found{size, sizeOfLargerRow(), inPlace,
+                      warmup ? microsecondsSince(start) / warmup : coldUs, 0};
     if (Error error = time(found.us))
       return error;
     int64_t wrong = 0;
     for (int64_t c = 0; c < options.checks; ++c)
-      if (Error error = check(count, inPlace, wrong))
+      if (Error error = check(inPlace, wrong))
         return error;
     ++round;
     if (Error error = gather(found.us, wrong, found))
@@ -100,7 +102,7 @@ private:
     return meet();
   }
 
-  Error check(int64_t count, bool inPlace, int64_t &wrong) {
+  Error check(bool inPlace, int64_t &wrong) {
     prepare(inPlace, ++round);
     if (Error error = meet())
       return error;
@@ -109,11 +111,11 @@ private:
     // Others may still write here if the program is wrong: look when all are through.
     if (Error error = meet())
       return error;
-    wrong += workload.countWrong(rank, round, count, args.out) +
+    wrong += workload.countWrong(rank, round, lengths, args.out) +
              first.countDamaged(workload.elementBytes());
     if (!inPlace)
       wrong += second.countDamaged(workload.elementBytes()) +
-               workload.countChanged(rank, round, workload.inElements(count), args.in);
+               workload.countChanged(rank, round, workload.inElements(rank, lengths), args.in);
     return Error::success();
   }
 
@@ -147,32 +149,59 @@ private:
     return Error::success();
   }
 
-  int64_t maxBytes(int64_t count) const {
-    int64_t in = workload.inElements(count), out = workload.outElements(count);
-    return (options.inPlace ? std::max(in, out) : in) * workload.elementBytes();
+  int64_t inBytes(const Lengths &size) const {
+    return workload.inElements(rank, size) * workload.elementBytes();
+  }
+  int64_t outBytes(const Lengths &size) const {
+    return workload.outElements(rank, size) * workload.elementBytes();
+  }
+
+  int64_t firstBytes(const std::vector<Lengths> &sizes) const {
+    int64_t bytes = 0;
+    for (const Lengths &size : sizes)
+      bytes = std::max({bytes, inBytes(size), options.inPlace ? outBytes(size) : 0});
+    return bytes;
+  }
+
+  int64_t secondBytes(const std::vector<Lengths> &sizes) const {
+    int64_t bytes = 0;
+    for (const Lengths &size : sizes)
+      bytes = std::max(bytes, options.outOfPlace ? outBytes(size) : 0);
+    return bytes;
+  }
+
+  int64_t sizeOfLargerRow() const {
+    int64_t elements = 0;
+    for (int64_t r = 0; lengths.isUneven() && r < member.ranks(); ++r)
+      elements =
+          std::max({elements, workload.inElements(r, lengths), workload.outElements(r, lengths)});
+    return lengths.isUneven()
+               ? elements * workload.elementBytes()
+               : sizeInBytes(workload.contract(), lengths.count(), workload.elementBytes());
   }
 
   /// Out of place `in` is the first buffer and `out` the second; in place both are in
   /// the first.
-  void place(int64_t count, bool inPlace) {
-    int64_t size = workload.elementBytes();
-    int64_t in = workload.inElements(count), out = workload.outElements(count);
-    args.count = count;
+  void place(const Lengths &size, bool inPlace) {
+    lengths = size;
+    stated = lengths.isUneven() ? lengths.stated(rank) : UnevenCounts();
+    args.count = lengths.count();
+    args.uneven = lengths.isUneven() ? &stated : nullptr;
     args.timeout = options.timeout;
     args.microBatches = options.microBatches;
     if (inPlace) {
-      char *data = first.place(std::max(in, out) * size);
-      args.in = data + workload.inOffset(rank, count) * size;
-      args.out = data + workload.outOffset(rank, count) * size;
+      char *data = first.place(std::max(inBytes(lengths), outBytes(lengths)));
+      args.in = data + workload.inOffset(rank, lengths) * workload.elementBytes();
+      args.out = data + workload.outOffset(rank, lengths) * workload.elementBytes();
     } else {
-      args.in = first.place(in * size);
-      args.out = second.place(out * size);
+      args.in = first.place(inBytes(lengths));
+      args.out = second.place(outBytes(lengths));
     }
   }
 
   void prepare(bool inPlace, uint64_t round) {
     (inPlace ? first : second).poison();
-    workload.fill(rank, round, 0, workload.inElements(args.count), const_cast<void *>(args.in));
+    workload.fill(rank, round, 0, workload.inElements(rank, lengths), const_cast<void *>(args.in));
   }
 
   Member &member;
@@ -181,15 +210,40 @@ private:
   const MeasureOptions &options;
   const int64_t rank;
   GuardedBuffer first, second;
+  Lengths lengths; ///< of the launches under way
+  UnevenCounts stated;
   LaunchArgs args;
   uint64_t round = 0; ///< the same on all ranks
 };
 
 } // namespace
 
-int64_t bytesNeeded(const Workload &workload, int64_t count, bool outOfPlace) {
+/// The same of uneven shards: their sum, one by one.
+static int64_t unevenBytesNeeded(const Workload &workload, const Lengths &lengths,
+                                 bool outOfPlace) {
   const model::Contract &contract = workload.contract();
-  int64_t in = contract.inShards(), out = contract.outShards();
+  constexpr int64_t tooMany = std::numeric_limits<int64_t>::max();
+  int64_t total = 0;
+  for (int64_t rank = 0; rank < contract.ranks; ++rank) {
+    int64_t in = 0, out = 0;
+    for (int64_t s = 0; s < contract.inShards(); ++s)
+      if (llvm::AddOverflow(in, lengths.shard(RowOf::In, rank, s), in))
+        return tooMany;
+    for (int64_t s = 0; s < contract.outShards(); ++s)
+      if (llvm::AddOverflow(out, lengths.shard(RowOf::Out, rank, s), out))
+        return tooMany;
+    int64_t more = std::max(in, out), less = outOfPlace ? std::min(in, out) : 0;
+    if (llvm::AddOverflow(total, more, total) || llvm::AddOverflow(total, less, total))
+      return tooMany;
+  }
+  return llvm::MulOverflow(total, workload.elementBytes(), total) ? tooMany : total;
+}
+
+int64_t bytesNeeded(const Workload &workload, const Lengths &lengths, bool outOfPlace) {
+  if (lengths.isUneven())
+    return unevenBytesNeeded(workload, lengths, outOfPlace);
+  const model::Contract &contract = workload.contract();
+  int64_t in = contract.inShards(), out = contract.outShards(), count = lengths.count();
   int64_t bytes = outOfPlace ? in + out : std::max(in, out);
   for (int64_t factor : {contract.ranks, workload.elementBytes(), count})
     if (llvm::MulOverflow(bytes, factor, bytes))
@@ -198,12 +252,11 @@ int64_t bytesNeeded(const Workload &workload, int64_t count, bool outOfPlace) {
 }
 
 Error measure(Member &member, const std::shared_ptr<LoadedProgram> &program,
-              const Workload &workload, const std::vector<int64_t> &counts,
+              const Workload &workload, const std::vector<Lengths> &sizes,
               const MeasureOptions &options, const std::function<void()> &onFirstResult,
               const std::function<void(const Measurement &)> &report) {
-  RankLoop loop(member, program, workload, options,
-                *std::max_element(counts.begin(), counts.end()));
-  Error error = loop.run(counts, onFirstResult, report);
+  RankLoop loop(member, program, workload, options, sizes);
+  Error error = loop.run(sizes, onFirstResult, report);
   // Whatever it was, nobody shall wait for this rank.
   if (error)
     member.abort("a rank of this run failed");

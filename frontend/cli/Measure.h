@@ -20,20 +20,21 @@ struct MeasureOptions {
 
 /// What was found for one size in one form.
 struct Measurement {
-  int64_t count = 0; ///< elements of one shard
+  Lengths lengths;   ///< of the shards
+  int64_t bytes = 0; ///< of the larger buffer; of uneven launches, of the rank with most
   bool inPlace = false;
   double us = 0;     ///< slowest rank's mean time of a launch
   int64_t wrong = 0; ///< wrong elements, of all ranks, and damaged elements of red zones
 };
 
-/// Bytes that the buffers of all ranks take for shards of `count` elements; the largest
-/// number if that is too small for them.
-int64_t bytesNeeded(const Workload &workload, int64_t count, bool outOfPlace);
+/// Bytes that the buffers of all ranks take for shards of these lengths; the largest number
+/// if that is too small for them.
+int64_t bytesNeeded(const Workload &workload, const Lengths &lengths, bool outOfPlace);
 
-/// Called by every rank: runs `program` for every count. Rank 0 reports each measurement and
+/// Called by every rank: runs `program` for all these lengths. Rank 0 reports each measurement and
 /// calls `onFirstResult` once, when the first launch has ended on all ranks.
 llvm::Error measure(Member &member, const std::shared_ptr<LoadedProgram> &program,
-                    const Workload &workload, const std::vector<int64_t> &counts,
+                    const Workload &workload, const std::vector<Lengths> &sizes,
                     const MeasureOptions &options, const std::function<void()> &onFirstResult,
                     const std::function<void(const Measurement &)> &report);
 

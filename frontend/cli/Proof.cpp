@@ -39,6 +39,7 @@ static int provePrograms(Session &session, AlgorithmOp algorithm,
   proof.isLowered = true;
   proof.outOfPlace = (*forms)->disjoint;
   proof.inPlace = (*forms)->inPlace;
+  proof.unevenSafe = (*forms)->unevenSafe;
   proof.minSlots = (*forms)->minSlots;
   proof.instructions = (*forms)->instructions;
   proof.programFaults = std::move((*forms)->faults);

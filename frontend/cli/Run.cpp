@@ -5,6 +5,7 @@
 // refused.
 //===----------------------------------------------------------------------===//
 #include "frontend/cli/Commands.h"
+#include "frontend/cli/Forked.h"
 #include "frontend/cli/Input.h"
 #include "frontend/cli/Launcher.h"
 #include "frontend/cli/Sizes.h"
@@ -31,10 +32,13 @@ namespace {
 struct RunOptions {
   InputOptions input;
   LoweringFlags lowering;
-  std::string bytes, counts, begin, end, step, factor, types = "float", ops, transport = "threads";
+  std::string bytes, counts, begin, end, step, factor, types = "float", ops, transport = "threads",
+                                                       socket;
   std::string gpus, threads, graph, registration, unalign;
   std::optional<double> timeout;
+  std::optional<int64_t> rank;
   bool inPlace = false, outOfPlace = false, check = false, json = false;
+  std::vector<std::string> uneven;
   int64_t blocking = 0, checks = 1;
   MeasureOptions measure;
 };
@@ -53,7 +57,15 @@ private:
   int runSeries(Instance instance, ElementType type, std::optional<model::Reduction> op);
   int execute(Plan plan, const CompileStats &stats, ElementType type, model::Reduction reduction);
   CompileOptions compileOptions(const Instance &instance, ElementType type) const;
-  int checkMemory(const Workload &workload, int64_t maxCount);
+  /// What one rank has to do once it is a member.
+  using Part = std::function<llvm::Error(Member &)>;
+  llvm::Error onThreads(int64_t ranks, const Part &part);
+  llvm::Error onProcess(int64_t ranks, const Part &part);
+  llvm::Error onProcesses(int64_t ranks, const Part &part);
+  MemberOptions memberOptions() const;
+  int findLengths(const Plan &plan, ElementType type, MeasureOptions &measuring,
+                  std::vector<Lengths> &sizes);
+  int checkMemory(const Workload &workload, const std::vector<Lengths> &sizes);
   void describe(const Plan &plan, const CompileStats &stats, ElementType type,
                 model::Reduction reduction);
 
@@ -61,6 +73,7 @@ private:
   RunOptions options;
   Input input;
   Sweep sweep;
+  std::vector<std::vector<std::vector<int64_t>>> uneven; ///< the lists of every --uneven
   std::vector<ElementType> types;
   std::vector<model::Reduction> ops;
   Table table;
@@ -77,6 +90,13 @@ static void addMeasureOptions(CLI::App &command, RunOptions &options) {
   command.add_option("--bytes", options.bytes,
                      "lo:hi[:factor] or a list: bytes of the larger buffer (default 8:64M:8)");
   command.add_option("--count", options.counts, "elements of one shard: 0,1,17,4097");
+  command
+      .add_option("--uneven", options.uneven,
+                  "a count for every shard, in turn: 0,1,17 (all_gather, reduce_scatter, gather, "
+                  "scatter); of all_to_all from rank p to rank q number p n + q, or rows: 1,2;3,4; "
+                  "the count column shows the longest. May be repeated")
+      ->type_size(1)
+      ->allow_extra_args(false);
   command.add_option("-b,--minbytes", options.begin, "first size");
   command.add_option("-e,--maxbytes", options.end, "last size");
   command.add_option("-i,--stepbytes", options.step, "bytes between sizes");
@@ -100,7 +120,12 @@ Action addRun(CLI::App &app) {
   addInputOptions(app, options->input);
   addLoweringOptions(app, options->lowering);
   addMeasureOptions(app, *options);
-  app.add_option("--ranks", options->transport, "what a rank is: threads (of this process)");
+  app.add_option("--ranks", options->transport,
+                 "what a rank is: threads (of this process; the default) or processes (forked)");
+  app.add_option("--rank", options->rank,
+                 "this process is this rank of -n, and others are started likewise");
+  app.add_option("--socket", options->socket,
+                 "with --rank: path of the socket where they meet, in a folder of your own");
   app.add_option("--micro-batches", options->measure.microBatches,
                  "slices of every chunk (default: as the slots ask for)")
       ->check(CLI::Range(int64_t(0), int64_t(1) << 20));
@@ -121,9 +146,13 @@ int Runner::refuseWhatCannotBe() {
     return session.usage(
         fmt::format("{}: ranks are given by -n or the launcher",
                     options.gpus.empty() ? "-t " + options.threads : "-g " + options.gpus));
-  if (options.transport != "threads")
-    return session.usage(
-        fmt::format("--ranks {}: this build has thread ranks only", options.transport));
+  if (options.transport != "threads" && options.transport != "processes")
+    return session.usage(fmt::format("--ranks {}: threads or processes", options.transport));
+  if (options.rank.has_value() != !options.socket.empty())
+    return session.usage("--rank and --socket go together: who this process is, and where it "
+                         "meets the others");
+  if (options.rank)
+    options.transport = "processes";
   if (std::optional<std::string> launcher = foreignLauncher())
     return session.usage(fmt::format(
         "{}, and every such process would run a job of its own here: start `ccl run` once, "
@@ -144,8 +173,16 @@ int Runner::refuseWhatCannotBe() {
 int Runner::parseSizes() {
   bool letters = !options.begin.empty() || !options.end.empty() || !options.step.empty() ||
                  !options.factor.empty();
-  if (int(letters) + int(!options.bytes.empty()) + int(!options.counts.empty()) > 1)
-    return session.usage("--bytes, --count and -b -e -i -f exclude each other");
+  if (int(letters) + int(!options.bytes.empty()) + int(!options.counts.empty()) +
+          int(!options.uneven.empty()) >
+      1)
+    return session.usage("--bytes, --count, --uneven and -b -e -i -f exclude each other");
+  for (const std::string &text : options.uneven) {
+    llvm::Expected<std::vector<std::vector<int64_t>>> lists = parseUneven(text);
+    if (!lists)
+      return session.usage("--uneven: " + llvm::toString(lists.takeError()));
+    uneven.push_back(std::move(*lists));
+  }
   auto take = [&](const char *which, llvm::Expected<Sweep> parsed) {
     if (!parsed)
       return session.usage(fmt::format("{}: {}", which, llvm::toString(parsed.takeError())));
@@ -271,11 +308,11 @@ int Runner::runSeries(Instance instance, ElementType type, std::optional<model::
 int Runner::execute(Plan plan, const CompileStats &stats, ElementType type,
                     model::Reduction reduction) {
   Workload workload(plan.contract, type, reduction);
-  if (std::string reason = workload.unsupported(); !reason.empty() && options.checks)
-    return session.badInput(reason);
-  std::vector<int64_t> counts =
-      sweep.counts(sizeOf(type), std::max(plan.contract.inShards(), plan.contract.outShards()));
-  if (int status = checkMemory(workload, *std::max_element(counts.begin(), counts.end())))
+  MeasureOptions measuring = options.measure;
+  std::vector<Lengths> sizes;
+  if (int status = findLengths(plan, type, measuring, sizes))
+    return status;
+  if (int status = checkMemory(workload, sizes))
     return status;
 
   auto begin = std::chrono::steady_clock::now();
@@ -284,34 +321,121 @@ int Runner::execute(Plan plan, const CompileStats &stats, ElementType type,
     return session.failed(program.takeError());
   std::chrono::duration<double, std::milli> loading = std::chrono::steady_clock::now() - begin;
   const Plan &loaded = (*program)->plan();
-  MemberOptions sizing;
-  sizing.slotBytes = session.settings.bytes(Setting::SlotBytes);
-  auto members = Member::createThreads(loaded.ranks(), sizing);
-  if (!members)
-    return session.failed(members.takeError());
-
   describe(loaded, stats, type, reduction);
   Series series{loaded.contract,    type,
                 reduction,          input.algorithmName(),
                 options.checks > 0, stats.jitMs + loading.count()};
-  auto onFirstResult = [&] {
-    if (startMs == 0)
-      startMs = millisecondsSinceStart();
+  bool bothForms = measuring.outOfPlace && measuring.inPlace;
+  auto measureAs = [&](Member &member) {
+    auto onFirstResult = [&] {
+      if (startMs == 0)
+        startMs = millisecondsSinceStart();
+    };
+    return measure(member, *program, workload, sizes, measuring, onFirstResult,
+                   [&](const Measurement &measurement) {
+                     series.startMs = startMs;
+                     table.add(series, measurement, measurement.inPlace || !bothForms);
+                   });
   };
-  bool bothForms = options.measure.outOfPlace && options.measure.inPlace;
-  auto report = [&](const Measurement &measurement) {
-    series.startMs = startMs;
-    table.add(series, measurement, measurement.inPlace || !bothForms);
-  };
-  llvm::Error error = onEveryRank(loaded.ranks(), [&](int64_t rank) {
-    return measure(*(*members)[size_t(rank)], *program, workload, counts, options.measure,
-                   onFirstResult, report);
-  });
+  llvm::Error error = options.transport == "threads" ? onThreads(loaded.ranks(), measureAs)
+                      : options.rank                 ? onProcess(loaded.ranks(), measureAs)
+                                                     : onProcesses(loaded.ranks(), measureAs);
   return error ? session.failed(std::move(error)) : int(Fine);
 }
 
+MemberOptions Runner::memberOptions() const {
+  MemberOptions sizing;
+  sizing.slotBytes = session.settings.bytes(Setting::SlotBytes);
+  return sizing;
+}
+
+llvm::Error Runner::onThreads(int64_t ranks, const Part &part) {
+  auto members = Member::createThreads(ranks, memberOptions());
+  if (!members)
+    return members.takeError();
+  return onEveryRank(ranks, [&](int64_t rank) { return part(*(*members)[size_t(rank)]); });
+}
+
+/// This process as one of several that were started by themselves.
+llvm::Error Runner::onProcess(int64_t ranks, const Part &part) {
+  JoinOptions joining;
+  joining.rank = *options.rank;
+  joining.ranks = ranks;
+  joining.path = options.socket;
+  joining.timeout = options.measure.timeout;
+  joining.member = memberOptions();
+  auto member = Member::join(std::move(joining));
+  return member ? part(**member) : member.takeError();
+}
+
+/// This process as rank 0, and children.
+llvm::Error Runner::onProcesses(int64_t ranks, const Part &part) {
+  auto join = [&](int64_t rank, std::vector<int> sockets) -> llvm::Error {
+    JoinOptions joining;
+    joining.rank = rank;
+    joining.ranks = ranks;
+    joining.sockets = std::move(sockets);
+    joining.timeout = options.measure.timeout;
+    joining.member = memberOptions();
+    auto member = Member::join(std::move(joining));
+    return member ? part(**member) : member.takeError();
+  };
+  auto forked = ForkedRanks::start(ranks, [&](int64_t rank, std::vector<int> sockets) {
+    llvm::Error error = join(rank, std::move(sockets));
+    if (!error)
+      return int(Fine);
+    // Rank 0 says the same, or says that this one is gone.
+    int status = MachineFailed;
+    llvm::handleAllErrors(
+        std::move(error),
+        [&](const RuntimeError &e) {
+          status = exitStatus(e.category);
+          log::info(log::Subsystem::Abort, rank, "{}", e.message);
+        },
+        [&](const llvm::ErrorInfoBase &e) {
+          log::warn(log::Subsystem::Abort, rank, "{}", e.message());
+        });
+    return status;
+  });
+  if (!forked)
+    return forked.takeError();
+  llvm::Error error = join(0, forked->takeSockets());
+  // They have what we have, a result or an error, and only have to end.
+  llvm::Error late = forked->wait(Milliseconds(5000));
+  if (!error)
+    return late;
+  llvm::consumeError(std::move(late));
+  return error;
+}
+
+/// The lengths of shards to measure. In place, an all_to_all is as long there as back: with
+/// other lengths that form is left out.
+int Runner::findLengths(const Plan &plan, ElementType type, MeasureOptions &measuring,
+                        std::vector<Lengths> &sizes) {
+  const model::Contract &contract = plan.contract;
+  if (uneven.empty()) {
+    std::vector<int64_t> counts =
+        sweep.counts(sizeOf(type), std::max(contract.inShards(), contract.outShards()));
+    sizes.assign(counts.begin(), counts.end());
+    return Fine;
+  }
+  for (const std::vector<std::vector<int64_t>> &lists : uneven) {
+    llvm::Expected<Lengths> lengths = unevenLengths(contract, lists);
+    if (!lengths)
+      return session.usage("--uneven: " + llvm::toString(lengths.takeError()));
+    if (!lengths->isSymmetric() && measuring.inPlace) {
+      if (!measuring.outOfPlace)
+        return session.usage("--uneven: in place, a rank sends as much to another as it receives "
+                             "from it");
+      measuring.inPlace = false;
+    }
+    sizes.push_back(std::move(*lengths));
+  }
+  return Fine;
+}
+
 /// The system would kill us, or a neighbour, if all ranks' buffers did not fit.
-int Runner::checkMemory(const Workload &workload, int64_t maxCount) {
+int Runner::checkMemory(const Workload &workload, const std::vector<Lengths> &sizes) {
   std::ifstream meminfo("/proc/meminfo");
   std::string word;
   int64_t available = 0;
@@ -322,12 +446,16 @@ int Runner::checkMemory(const Workload &workload, int64_t maxCount) {
     }
   // Where it is not known, only what no machine has is refused.
   available = available > 0 ? available << 10 : int64_t(1) << 60;
-  int64_t needed = bytesNeeded(workload, maxCount, options.measure.outOfPlace);
+  int64_t needed = 0, longest = 0;
+  for (const Lengths &lengths : sizes) {
+    needed = std::max(needed, bytesNeeded(workload, lengths, options.measure.outOfPlace));
+    longest = std::max(longest, lengths.count());
+  }
   if (needed < available / 10 * 9)
     return Fine;
   return session.machine(fmt::format("{} ranks with shards of {} elements need {} of memory, {} "
                                      "are available",
-                                     workload.contract().ranks, maxCount,
+                                     workload.contract().ranks, longest,
                                      formatBytes(double(needed)), formatBytes(double(available))));
 }
 
@@ -350,8 +478,8 @@ void Runner::describe(const Plan &plan, const CompileStats &stats, ElementType t
   std::string what(model::name(plan.contract.collective));
   if (reduction != model::Reduction::None)
     what += fmt::format(" {}", model::name(reduction));
-  table.comment(fmt::format("ccl {}  {} {}  {} (threads)  {}  program {} ({})  {}", CCL_VERSION,
-                            what, name(type), plural(plan.ranks(), "rank"),
+  table.comment(fmt::format("ccl {}  {} {}  {} ({})  {}  program {} ({})  {}", CCL_VERSION, what,
+                            name(type), plural(plan.ranks(), "rank"), options.transport,
                             plural(std::thread::hardware_concurrency(), "core"), plan.program,
                             input.reason(), proofText(plan, stats)));
   table.header();

@@ -54,8 +54,7 @@ void Table::header() {
 }
 
 void Table::add(const Series &series, const Measurement &measurement, bool last) {
-  double algbw = gigabytesPerSecond(
-      sizeInBytes(series.contract, measurement.count, sizeOf(series.type)), measurement.us);
+  double algbw = gigabytesPerSecond(measurement.bytes, measurement.us);
   double busbw = algbw * busFactor(series.contract);
   busSum += busbw;
   ++measurements;
@@ -68,13 +67,12 @@ void Table::add(const Series &series, const Measurement &measurement, bool last)
   forms[measurement.inPlace] =
       fmt::format("  {}  {:6.2f}  {:6.2f}  {:>5}", timeColumn(measurement.us), algbw, busbw, wrong);
   if (last)
-    printRow(series, measurement.count);
+    printRow(series, measurement);
 }
 
-void Table::printRow(const Series &series, int64_t count) {
-  printOut("{:12}  {:12}  {:>8}  {:>6}  {:>6}",
-           sizeInBytes(series.contract, count, sizeOf(series.type)), count, name(series.type),
-           model::name(series.reduction), shownRoot(series.contract));
+void Table::printRow(const Series &series, const Measurement &measurement) {
+  printOut("{:12}  {:12}  {:>8}  {:>6}  {:>6}", measurement.bytes, measurement.lengths.count(),
+           name(series.type), model::name(series.reduction), shownRoot(series.contract));
   for (std::string &form : forms) {
     printOut("{}", form.empty()
                        ? fmt::format("  {:>7}  {:>6}  {:>6}  {:>5}", "N/A", "N/A", "N/A", "N/A")
@@ -86,14 +84,13 @@ void Table::printRow(const Series &series, int64_t count) {
 }
 
 void Table::addJson(const Series &series, const Measurement &measurement) {
-  int64_t bytes = sizeInBytes(series.contract, measurement.count, sizeOf(series.type));
-  double algbw = gigabytesPerSecond(bytes, measurement.us);
+  double algbw = gigabytesPerSecond(measurement.bytes, measurement.us);
   JsonLine line;
   line.text("collective", model::name(series.contract.collective));
   line.text("algorithm", series.algorithm);
   line.number("ranks", series.contract.ranks);
-  line.number("bytes", bytes);
-  line.number("count", measurement.count);
+  line.number("bytes", measurement.bytes);
+  line.number("count", measurement.lengths.count());
   line.text("type", name(series.type));
   line.text("redop", model::name(series.reduction));
   line.number("root", shownRoot(series.contract));
@@ -107,6 +104,12 @@ void Table::addJson(const Series &series, const Measurement &measurement) {
     line.null("wrong");
   line.real("jit_ms", series.jitMs);
   line.real("start_ms", series.startMs);
+  if (measurement.lengths.isUneven()) {
+    std::vector<std::string> counts;
+    for (int64_t count : measurement.lengths.unevenCounts())
+      counts.push_back(fmt::format("{}", count));
+    line.array("uneven", counts);
+  }
   line.print();
 }
 

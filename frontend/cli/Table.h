@@ -39,7 +39,7 @@ public:
 
 private:
   void addJson(const Series &series, const Measurement &measurement);
-  void printRow(const Series &series, int64_t count);
+  void printRow(const Series &series, const Measurement &measurement);
 
   bool json;
   std::string forms[2]; ///< out of place, in place: the columns of the open row

@@ -1,15 +1,15 @@
 //===- Workload.cpp - Inputs, the plain reference, and red zones ------------===//
 #include "frontend/cli/Workload.h"
 
-#include <fmt/format.h>
+#include "frontend/cli/Formats.h"
 
 #include <algorithm>
 #include <bit>
-#include <cmath>
 #include <cstring>
 #include <limits>
 #include <map>
 #include <new>
+#include <tuple>
 #include <type_traits>
 #include <utility>
 
@@ -42,8 +42,8 @@ static std::vector<Piece> customDefinition(const Contract &contract, int64_t ran
   return pieces;
 }
 
-std::vector<Piece> definition(const Contract &contract, int64_t rank, int64_t count) {
-  int64_t n = contract.ranks;
+std::vector<Piece> definition(const Contract &contract, int64_t rank, const Lengths &lengths) {
+  int64_t n = contract.ranks, count = lengths.count();
   auto everyRank = [&](int64_t first) {
     std::vector<Piece::Source> sources;
     for (int64_t q = 0; q < n; ++q)
@@ -54,21 +54,26 @@ std::vector<Piece> definition(const Contract &contract, int64_t rank, int64_t co
   bool isRoot = rank == contract.root;
   switch (contract.collective) {
   case Collective::AllReduce: return {{0, count, everyRank(0)}};
-  case Collective::ReduceScatter: return {{0, count, everyRank(rank * count)}};
+  case Collective::ReduceScatter:
+    return {{0, lengths.shard(RowOf::Out, rank, 0), everyRank(lengths.ownShard(rank))}};
   case Collective::Reduce: return isRoot ? std::vector<Piece>{{0, count, everyRank(0)}} : pieces;
   case Collective::Broadcast: return {{0, count, {{contract.root, 0}}}};
-  case Collective::Scatter: return {{0, count, {{contract.root, rank * count}}}};
+  case Collective::Scatter:
+    return {{0, lengths.shard(RowOf::Out, rank, 0), {{contract.root, lengths.ownShard(rank)}}}};
   case Collective::AllGather:
   case Collective::Gather:
     if (contract.collective == Collective::Gather && !isRoot)
       return pieces;
     for (int64_t q = 0; q < n; ++q)
-      pieces.push_back({q * count, count, {{q, 0}}});
+      pieces.push_back(
+          {lengths.start(RowOf::Out, rank, q), lengths.shard(RowOf::Out, rank, q), {{q, 0}}});
     return pieces;
   case Collective::AllToAll:
-  case Collective::AllToAllV: // with equal shards
+  case Collective::AllToAllV:
     for (int64_t q = 0; q < n; ++q)
-      pieces.push_back({q * count, count, {{q, rank * count}}});
+      pieces.push_back({lengths.start(RowOf::Out, rank, q),
+                        lengths.shard(RowOf::Out, rank, q),
+                        {{q, lengths.start(RowOf::In, q, rank)}}});
     return pieces;
   case Collective::Permute:
     for (int64_t q = 0; q < int64_t(contract.targets.size()); ++q)
@@ -85,40 +90,45 @@ std::vector<Piece> definition(const Contract &contract, int64_t rank, int64_t co
 // Values
 //===----------------------------------------------------------------------===//
 
-/// Calls body(T()) with a C++ type that can judge `type`; false if there is none. What is
-/// only copied may be anything of the right size.
-template <typename Body>
-static bool visit(ElementType type, Reduction reduction, Body body) {
-  switch (type) {
-  case ElementType::I8: return body(int8_t()), true;
-  case ElementType::U8: return body(uint8_t()), true;
-  case ElementType::I32: return body(int32_t()), true;
-  case ElementType::U32: return body(uint32_t()), true;
-  case ElementType::I64: return body(int64_t()), true;
-  case ElementType::U64: return body(uint64_t()), true;
-  case ElementType::F32: return body(float()), true;
-  case ElementType::F64: return body(double()), true;
-  case ElementType::F16:
-  case ElementType::BF16: return reduction == Reduction::None && (body(uint16_t()), true);
-  case ElementType::F8E4M3:
-  case ElementType::F8E5M2: return reduction == Reduction::None && (body(uint8_t()), true);
-  }
-  return false;
-}
-
 /// How input values are made: an affine start, a hash that vectorizes.
+///
+/// Whatever the order in which a collective combines them, every partial result is a number
+/// that the type has, so that results can be compared exactly. Sums are of small integers; of
+/// types with so few digits that many of them would not fit, all but `few` ranks (others for
+/// every element) have 0. Products are of signs, and one rank has 2 and one 1/2. Integers wrap
+/// around, which is exact in every order, too; odd factors never make it zero.
 struct ValueRule {
-  uint32_t seed;
-  int bits;
-  bool product; ///< only 1 and, rarely, 2: products stay powers of two
+  uint32_t seed;   ///< of the rank
+  uint32_t shared; ///< the same on all ranks
+  int bits;        ///< of integers
+  bool product, alike;
+  int64_t rank, ranks, few;
+
+  static uint32_t mix(int64_t index, uint32_t seed) {
+    uint32_t x = uint32_t(index) * 2654435761u + uint32_t(index >> 32) + seed;
+    x = (x ^ (x >> 15)) * 0x85ebca6bu;
+    return x ^ (x >> 13);
+  }
+  /// A rank for every element; for all elements the same one if they are `alike`.
+  int64_t chosen(int64_t index, uint32_t which) const {
+    return int64_t((uint64_t(mix(alike ? 0 : index, shared + which)) * uint64_t(ranks)) >> 32);
+  }
+  bool isZero(int64_t index) const {
+    int64_t distance = rank - chosen(index, 0);
+    return (distance < 0 ? distance + ranks : distance) >= few;
+  }
 
   template <typename T>
   T operator()(int64_t index) const {
-    uint32_t x = uint32_t(index) * 2654435761u + uint32_t(index >> 32) + seed;
-    x = (x ^ (x >> 15)) * 0x85ebca6bu;
-    x ^= x >> 13;
-    if (product)
-      return T(x >> 29 ? 1 : 2);
+    const uint32_t x = mix(index, seed);
+    if (product) {
+      if constexpr (std::is_integral_v<T>)
+        return T((x >> 20) | 1);
+      T size = rank == chosen(index, 1) ? T(2) : rank == chosen(index, 2) ? T(0.5) : T(1);
+      return x >> 31 ? -size : size;
+    }
+    if (few < ranks && isZero(index))
+      return T(0);
     uint32_t value = x >> (32 - bits);
     if constexpr (std::is_signed_v<T>)
       return T(int32_t(value) - (int32_t(1) << (bits - 1)));
@@ -126,11 +136,6 @@ struct ValueRule {
       return T(value);
   }
 };
-
-static ValueRule ruleOf(int64_t rank, uint64_t round, int bits, Reduction reduction) {
-  uint32_t seed = uint32_t(rank + 1) * 0x9e3779b1u ^ uint32_t(round + 1) * 0xc2b2ae35u;
-  return {seed, bits, reduction == Reduction::Prod};
-}
 
 template <typename T>
 static T combine(Reduction reduction, T a, T b) {
@@ -170,99 +175,127 @@ static void combineAll(Reduction reduction, ValueRule rule, int64_t index, int64
   loop([=](T a, T b) { return combine(reduction, a, b); });
 }
 
-/// An average is scaled in an order of the program's choice: one rounding more.
+/// What becomes of a sum at the end. A small float is divided in f32 and then rounded.
 template <typename T>
-static bool same(Reduction reduction, T have, T want) {
-  if constexpr (std::is_floating_point_v<T>)
-    if (reduction == Reduction::Avg)
-      return std::abs(have - want) <= std::abs(want) * std::numeric_limits<T>::epsilon();
-  return have == want;
+static T average(T sum, int64_t ranks) {
+  if constexpr (!std::is_integral_v<T>)
+    return sum / T(ranks);
+  else if constexpr (std::is_signed_v<T>)
+    return T(int64_t(sum) / ranks);
+  else
+    return T(uint64_t(sum) / uint64_t(ranks));
 }
 
 //===----------------------------------------------------------------------===//
 // Workload
 //===----------------------------------------------------------------------===//
 
-static int mantissaBits(ElementType type, Reduction reduction) {
-  int bits = 8;
-  visit(type, reduction, [&](auto zero) { bits = std::numeric_limits<decltype(zero)>::digits; });
-  return bits;
+/// How often one rank's input enters one element of the result, at most.
+static int64_t copiesOf(const Contract &contract) {
+  std::map<std::tuple<int64_t, int64_t, int64_t>, int64_t> copies;
+  int64_t most = 1;
+  for (const Contract::Row &row : contract.rows)
+    most = std::max(most, ++copies[{row.outRank, row.outChunk, row.inRank}]);
+  return most;
 }
 
 Workload::Workload(Contract contract, ElementType type, Reduction reduction)
-    : theContract(std::move(contract)), type(type), reduction(reduction) {
-  int sumBits = std::bit_width(uint64_t(theContract.ranks));
-  valueBits = std::clamp(mantissaBits(type, reduction) - sumBits, 2, 12);
+    : theContract(std::move(contract)), type(type), reduction(reduction),
+      few(std::numeric_limits<int64_t>::max()) {
+  int digits = 0;
+  bool wraps = true;
+  withFormat(type, reduces(), [&](auto format) {
+    digits = format.digits;
+    wraps = format.isInteger;
+  });
+  const bool adds = reduction == Reduction::Sum || reduction == Reduction::Avg;
+  // As many bits as all ranks' sums leave; what is not added may use them all.
+  const int sumBits = adds ? std::bit_width(uint64_t(theContract.ranks)) : 0;
+  valueBits = std::clamp(digits - sumBits, 2, 12);
+  if (adds && !wraps)
+    few = std::max<int64_t>((int64_t(1) << (digits - valueBits + 1)) / copiesOf(theContract), 1);
 }
 
-std::string Workload::unsupported() const {
-  if (visit(type, reduction, [](auto) {}))
-    return "";
-  return fmt::format("there is no reference for {} of {}; -c 0 runs without a check",
-                     model::name(reduction), name(type));
+ValueRule Workload::rule(int64_t rank, uint64_t round) const {
+  const uint32_t shared = uint32_t(round + 1) * 0xc2b2ae35u;
+  // Rows of a custom contract combine different elements.
+  return {uint32_t(rank + 1) * 0x9e3779b1u ^ shared,
+          shared,
+          valueBits,
+          reduction == Reduction::Prod,
+          theContract.collective == Collective::Custom,
+          rank,
+          theContract.ranks,
+          few};
 }
 
-int64_t Workload::inOffset(int64_t rank, int64_t count) const {
-  return theContract.inChunks() == 0
-             ? 0
-             : model::linearStart(theContract.inPosition(rank, 0), count, theContract.chunks);
+// A part of the larger row is always the rank's own shard.
+int64_t Workload::inOffset(int64_t rank, const Lengths &lengths) const {
+  bool part = theContract.inChunks() > 0 && theContract.inPosition(rank, 0) > 0;
+  return part ? lengths.ownShard(rank) : 0;
 }
 
-int64_t Workload::outOffset(int64_t rank, int64_t count) const {
-  return theContract.outChunks() == 0
-             ? 0
-             : model::linearStart(theContract.outPosition(rank, 0), count, theContract.chunks);
+int64_t Workload::outOffset(int64_t rank, const Lengths &lengths) const {
+  bool part = theContract.outChunks() > 0 && theContract.outPosition(rank, 0) > 0;
+  return part ? lengths.ownShard(rank) : 0;
 }
 
 void Workload::fill(int64_t rank, uint64_t round, int64_t first, int64_t length, void *to) const {
-  ValueRule rule = ruleOf(rank, round, valueBits, reduction);
-  bool typed = visit(type, reduction, [&](auto zero) {
-    using T = decltype(zero);
-    T *values = static_cast<T *>(to);
+  const ValueRule values = rule(rank, round);
+  withFormat(type, reduces(), [&](auto format) {
+    using Format = decltype(format);
+    auto *stored = static_cast<typename Format::Stored *>(to);
     for (int64_t i = 0; i < length; ++i)
-      values[i] = rule.operator()<T>(first + i);
+      stored[i] = format.store(values.operator()<typename Format::Number>(first + i));
   });
-  if (!typed) // not judged, but it should not be signaling NaNs either
-    std::memset(to, 0x38, length * elementBytes());
 }
 
 int64_t Workload::countChanged(int64_t rank, uint64_t round, int64_t length,
                                const void *data) const {
-  ValueRule rule = ruleOf(rank, round, valueBits, reduction);
+  const ValueRule values = rule(rank, round);
   int64_t changed = 0;
-  visit(type, reduction, [&](auto zero) {
-    using T = decltype(zero);
-    const T *values = static_cast<const T *>(data);
+  withFormat(type, reduces(), [&](auto format) {
+    using Format = decltype(format);
+    const auto *stored = static_cast<const typename Format::Stored *>(data);
     for (int64_t i = 0; i < length; ++i)
-      changed += values[i] != rule.operator()<T>(i);
+      changed += stored[i] != format.store(values.operator()<typename Format::Number>(i));
   });
   return changed;
 }
 
-int64_t Workload::countWrong(int64_t rank, uint64_t round, int64_t count, const void *out) const {
-  constexpr int64_t blockLength = 2048; // stays in the first-level cache
+int64_t Workload::countWrong(int64_t rank, uint64_t round, const Lengths &lengths,
+                             const void *out) const {
   int64_t wrong = 0;
-  visit(type, reduction, [&](auto zero) {
-    using T = decltype(zero);
-    std::vector<T> want(blockLength);
-    for (const Piece &piece : definition(theContract, rank, count)) {
-      for (int64_t begin = 0; begin < piece.length; begin += blockLength) {
-        int64_t length = std::min(blockLength, piece.length - begin);
-        const Piece::Source &head = piece.sources.front();
-        fill(head.rank, round, head.first + begin, length, want.data());
-        for (size_t s = 1; s < piece.sources.size(); ++s) {
-          const Piece::Source &source = piece.sources[s];
-          combineAll(reduction, ruleOf(source.rank, round, valueBits, reduction),
-                     source.first + begin, length, want.data());
-        }
-        const T *have = static_cast<const T *>(out) + piece.first + begin;
-        for (int64_t i = 0; i < length; ++i) {
-          T expected = reduction == Reduction::Avg ? T(want[i] / T(theContract.ranks)) : want[i];
-          wrong += !same(reduction, have[i], expected);
-        }
-      }
-    }
+  withFormat(type, reduces(), [&](auto format) {
+    for (const Piece &piece : definition(theContract, rank, lengths))
+      wrong += countWrongIn<decltype(format)>(piece, round, out);
   });
+  return wrong;
+}
+
+template <typename Format>
+int64_t Workload::countWrongIn(const Piece &piece, uint64_t round, const void *out) const {
+  using Number = typename Format::Number;
+  constexpr int64_t blockLength = 2048; // stays in the first-level cache
+  std::vector<Number> want(blockLength);
+  int64_t wrong = 0;
+  for (int64_t begin = 0; begin < piece.length; begin += blockLength) {
+    const int64_t length = std::min(blockLength, piece.length - begin);
+    const Piece::Source &head = piece.sources.front();
+    const ValueRule first = rule(head.rank, round);
+    for (int64_t i = 0; i < length; ++i)
+      want[size_t(i)] = first.operator()<Number>(head.first + begin + i);
+    for (size_t s = 1; s < piece.sources.size(); ++s) {
+      const Piece::Source &source = piece.sources[s];
+      combineAll(reduction, rule(source.rank, round), source.first + begin, length, want.data());
+    }
+    if (reduction == Reduction::Avg)
+      for (int64_t i = 0; i < length; ++i)
+        want[size_t(i)] = average(want[size_t(i)], theContract.ranks);
+    const auto *have = static_cast<const typename Format::Stored *>(out) + piece.first + begin;
+    for (int64_t i = 0; i < length; ++i)
+      wrong += have[i] != Format::store(want[size_t(i)]);
+  }
   return wrong;
 }
 

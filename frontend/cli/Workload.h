@@ -2,11 +2,11 @@
 //
 // What `ccl run` feeds to a collective and how it judges the result. The reference
 // is a loop over the definition of the collective and knows nothing of the compiler.
-// Inputs are small integers, so that sums are exact in every order.
+// Inputs are chosen so that results are exact in every order, of every type.
 //===----------------------------------------------------------------------===//
 #pragma once
 
-#include "runtime/plan/Plan.h"
+#include "frontend/cli/Lengths.h"
 
 #include <cstdint>
 #include <cstdlib>
@@ -25,37 +25,49 @@ struct Piece {
   std::vector<Source> sources;
 };
 
-/// The definition of the collective: what `out` of `rank` holds when a shard has
-/// `count` elements. Elements in no piece are not promised.
-std::vector<Piece> definition(const model::Contract &contract, int64_t rank, int64_t count);
+/// The definition of the collective: what `out` of `rank` holds when shards have these
+/// lengths. Elements in no piece are not promised.
+std::vector<Piece> definition(const model::Contract &contract, int64_t rank,
+                              const Lengths &lengths);
+
+struct ValueRule;
 
 class Workload {
 public:
   Workload(model::Contract contract, ElementType type, model::Reduction reduction);
 
-  /// "" if results of this type can be judged, else why not.
-  std::string unsupported() const;
-
   const model::Contract &contract() const { return theContract; }
   int64_t elementBytes() const { return sizeOf(type); }
   int64_t inElements(int64_t count) const { return theContract.inShards() * count; }
   int64_t outElements(int64_t count) const { return theContract.outShards() * count; }
+  int64_t inElements(int64_t rank, const Lengths &lengths) const {
+    return lengths.start(RowOf::In, rank, theContract.inShards());
+  }
+  int64_t outElements(int64_t rank, const Lengths &lengths) const {
+    return lengths.start(RowOf::Out, rank, theContract.outShards());
+  }
   /// Where `in` and `out` of `rank` start in the larger buffer when launched in place.
-  int64_t inOffset(int64_t rank, int64_t count) const;
-  int64_t outOffset(int64_t rank, int64_t count) const;
+  int64_t inOffset(int64_t rank, const Lengths &lengths) const;
+  int64_t outOffset(int64_t rank, const Lengths &lengths) const;
 
   /// Writes the input of `rank` in round `round` from element `first` on.
   void fill(int64_t rank, uint64_t round, int64_t first, int64_t length, void *to) const;
   /// Counts elements of `data` that differ from what `fill` writes.
   int64_t countChanged(int64_t rank, uint64_t round, int64_t length, const void *data) const;
   /// Counts wrong elements of the `out` row of `rank`.
-  int64_t countWrong(int64_t rank, uint64_t round, int64_t count, const void *out) const;
+  int64_t countWrong(int64_t rank, uint64_t round, const Lengths &lengths, const void *out) const;
 
 private:
+  bool reduces() const { return reduction != model::Reduction::None; }
+  ValueRule rule(int64_t rank, uint64_t round) const;
+  template <typename Format>
+  int64_t countWrongIn(const Piece &piece, uint64_t round, const void *out) const;
+
   model::Contract theContract;
   ElementType type;
   model::Reduction reduction;
-  int valueBits; ///< inputs have so many bits
+  int valueBits; ///< inputs that are integers have so many bits
+  int64_t few;   ///< so many ranks may have an input other than 0
 };
 
 /// Memory with a patterned red zone on both sides of a row of `bytes`.

@@ -5,7 +5,6 @@
 #include "llvm/ADT/StringRef.h"
 
 #include <fcntl.h>
-#include <sys/socket.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -19,14 +18,16 @@ constexpr char theMagic[8] = {'c', 'c', 'l', 'm', 'e', 'e', 't', '\n'};
 /// The most that the kernel lets through with one message (SCM_MAX_FD).
 constexpr size_t kernelLimit = 253;
 
-template <size_t N> void copyText(char (&to)[N], llvm::StringRef from) {
+template <size_t N>
+void copyText(char (&to)[N], llvm::StringRef from) {
   const size_t size = std::min(from.size(), N - 1);
   std::memcpy(to, from.data(), size);
   std::memset(to + size, 0, N - size);
 }
 
 /// Someone else's bytes, on their way to a terminal.
-template <size_t N> std::string printable(const char (&from)[N]) {
+template <size_t N>
+std::string printable(const char (&from)[N]) {
   std::string text(from, strnlen(from, N));
   for (char &c : text)
     if (!llvm::isPrint(c) && (c & 0x80) == 0)
@@ -55,8 +56,8 @@ Message makeFailed(const RuntimeError &error) {
 
 RuntimeError toError(const Message &message) {
   const bool known = message.category >= 0 && message.category <= int64_t(Failure::Mismatch);
-  return RuntimeError(known ? Failure(message.category) : Failure::Machine,
-                      printable(message.text), message.culprit);
+  return RuntimeError(known ? Failure(message.category) : Failure::Machine, printable(message.text),
+                      message.culprit);
 }
 
 std::string versionOf(const Message &message) { return printable(message.version); }

@@ -9,6 +9,7 @@
 #include "runtime/bootstrap/Descriptor.h"
 
 #include <poll.h>
+#include <sys/socket.h>
 
 #include <chrono>
 #include <deque>
@@ -77,7 +78,7 @@ public:
   bool lostDescriptors = false;
 
 private:
-  bool takeDescriptors(const struct msghdr &header);
+  bool takeDescriptors(const msghdr &header);
 
   struct Unsent {
     Message message;

@@ -14,6 +14,7 @@
 
 #include <cerrno>
 #include <cstring>
+#include <tuple>
 
 #ifndef SYS_pidfd_open
 #define SYS_pidfd_open 434 // the same on every architecture
@@ -25,10 +26,20 @@
 namespace ccl::bootstrap {
 namespace {
 
+/// The rest of the line of `text` that begins with `key`.
+std::optional<llvm::StringRef> findLine(llvm::StringRef text, llvm::StringRef key) {
+  for (llvm::StringRef line = text; !text.empty();) {
+    std::tie(line, text) = text.split('\n');
+    if (line.consume_front(key))
+      return line.trim();
+  }
+  return std::nullopt;
+}
+
 /// The file's beginning; "" if it cannot be read.
 std::string readStart(const std::string &path) {
   Descriptor file(open(path.c_str(), O_RDONLY | O_CLOEXEC));
-  char buffer[1024];
+  char buffer[4096];
   const ssize_t size = file ? read(file.get(), buffer, sizeof buffer) : -1;
   return size > 0 ? std::string(buffer, size_t(size)) : std::string();
 }
@@ -67,13 +78,17 @@ std::optional<pid_t> pidOf(int pidfd) {
   const std::string text = readStart(fmt::format("/proc/self/fdinfo/{}", pidfd));
   if (text.empty())
     return 0;
-  const size_t at = text.find("\nPid:");
-  if (at == std::string::npos)
+  const std::optional<llvm::StringRef> line = findLine(text, "Pid:");
+  if (!line)
     return std::nullopt;
+  // The number is that of the namespace that /proc was mounted for. If this is not ours, we
+  // have more than one number there.
+  const std::string own = readStart("/proc/self/status");
+  if (findLine(own, "NSpid:").value_or("?").find_first_of(" \t") != llvm::StringRef::npos)
+    return 0;
   pid_t pid = 0;
-  llvm::StringRef line = llvm::StringRef(text).substr(at + 5).split('\n').first.trim();
   // 0: in a namespace that is not below ours; -1: it has ended.
-  return line.getAsInteger(10, pid) || pid < 0 ? 0 : pid;
+  return line->getAsInteger(10, pid) || pid < 0 ? 0 : pid;
 }
 
 bool hasEnded(int pidfd, int milliseconds) {
@@ -91,7 +106,7 @@ std::string arenaProblem(int arena, int64_t bytes) {
   if ((seals & (F_SEAL_WRITE | F_SEAL_FUTURE_WRITE)) ||
       (fcntl(arena, F_GETFL) & O_ACCMODE) != O_RDWR)
     return "it cannot be written";
-  struct stat status {};
+  struct stat status{};
   if (fstat(arena, &status) != 0)
     return std::strerror(errno);
   if (status.st_size != bytes)

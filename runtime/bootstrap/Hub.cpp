@@ -140,9 +140,8 @@ void Hub::acceptCallers() {
                   : fmt::format("rank 0 cannot accept connections: {}", std::strerror(errno)),
            0);
     } else if (errno != EAGAIN && phase != Phase::Failed)
-      fail(Failure::Machine, fmt::format("rank 0 cannot accept connections: {}",
-                                         std::strerror(errno)),
-           0);
+      fail(Failure::Machine,
+           fmt::format("rank 0 cannot accept connections: {}", std::strerror(errno)), 0);
     return;
   }
 }
@@ -158,8 +157,8 @@ bool Hub::welcome(Descriptor socket) {
     return false;
   }
   read(caller); // most have said hello before we look
-  const auto waiting = std::count_if(callers.begin(), callers.end(),
-                                     [](const auto &c) { return c->isUnknown(); });
+  const auto waiting =
+      std::count_if(callers.begin(), callers.end(), [](const auto &c) { return c->isUnknown(); });
   if (waiting > 64)
     dropOldest();
   return !caller.gone;
@@ -269,9 +268,8 @@ void Hub::introduce(Caller &caller) {
                 hello.rank);
   const std::string name = nameRank(hello.rank, *pid);
   if (Caller *first = byRank[size_t(hello.rank)])
-    return fail(Failure::Mismatch,
-                fmt::format("two processes say that they are rank {}: {} and {}", hello.rank,
-                            first->pid, *pid));
+    return fail(Failure::Mismatch, fmt::format("two processes say that they are rank {}: {} and {}",
+                                               hello.rank, first->pid, *pid));
   if (std::string problem = arenaProblem(handles[0].get(), arenaBytes); !problem.empty())
     return fail(Failure::Machine, fmt::format("the arena of {} is refused: {}", name, problem),
                 hello.rank);
@@ -292,10 +290,10 @@ void Hub::closed(Caller &caller) {
   if (caller.rank < 0)
     return caller.introduced ? void() : drop(caller, "it hung up");
   if (!caller.introduced)
-    return fail(Failure::Machine,
-                fmt::format("rank {} ended, or closed its connection, before it said a word",
-                            caller.rank),
-                caller.rank);
+    return fail(
+        Failure::Machine,
+        fmt::format("rank {} ended, or closed its connection, before it said a word", caller.rank),
+        caller.rank);
   // The socket closes a moment before the process is seen to end.
   fail(Failure::Machine,
        fmt::format("{} {} before all had met", nameRank(caller.rank, caller.pid),
@@ -304,16 +302,19 @@ void Hub::closed(Caller &caller) {
 }
 
 void Hub::write(Caller &caller) {
-  if (phase == Phase::Exchanging && !caller.connection.hasUnsent() &&
-      caller.nextPeer < options.ranks)
-    queueNextPeers(caller);
-  if (!caller.connection.hasUnsent())
-    return;
-  switch (caller.connection.flush()) {
-  case Connection::Sent::All:
-  case Connection::Sent::Blocked: return;
-  case Connection::Sent::Crowded: caller.crowded = true; return;
-  case Connection::Sent::Broken: return read(caller); // its last words, then the end
+  while (true) {
+    // One batch after the other, so that few descriptors are under way.
+    if (phase == Phase::Exchanging && !caller.connection.hasUnsent() &&
+        caller.nextPeer < options.ranks)
+      queueNextPeers(caller);
+    if (!caller.connection.hasUnsent())
+      return;
+    switch (caller.connection.flush()) {
+    case Connection::Sent::All: break;
+    case Connection::Sent::Blocked: return;
+    case Connection::Sent::Crowded: caller.crowded = true; return;
+    case Connection::Sent::Broken: return read(caller); // its last words, then the end
+    }
   }
 }
 
@@ -387,15 +388,13 @@ void Hub::fail(Failure category, std::string text, int64_t culprit) {
 }
 
 void Hub::fail(llvm::Error error) {
-  llvm::handleAllErrors(std::move(error), [this](const RuntimeError &e) {
-    fail(e.category, e.message, e.culprit);
-  });
+  llvm::handleAllErrors(std::move(error),
+                        [this](const RuntimeError &e) { fail(e.category, e.message, e.culprit); });
 }
 
 bool Hub::allSent() const {
-  return std::all_of(callers.begin(), callers.end(), [](const auto &c) {
-    return c->gone || !c->connection.hasUnsent();
-  });
+  return std::all_of(callers.begin(), callers.end(),
+                     [](const auto &c) { return c->gone || !c->connection.hasUnsent(); });
 }
 
 /// Whether every rank that may still come has been told.
@@ -403,8 +402,8 @@ bool Hub::allTold() const {
   int64_t told = 0;
   for (const auto &caller : callers)
     told += caller->told || (caller->gone && caller->introduced);
-  return allSent() && (!listener || failure->category == Failure::Timeout ||
-                       told >= options.ranks - 1);
+  return allSent() &&
+         (!listener || failure->category == Failure::Timeout || told >= options.ranks - 1);
 }
 
 /// Tells everybody the failure, also those who come only now.

@@ -52,7 +52,7 @@ llvm::Expected<Descriptor> openFolder(const std::string &path) {
     return fail(Failure::BadArgument, "cannot open the folder {} of the socket: {}", name,
                 std::strerror(errno));
   }
-  struct stat status {};
+  struct stat status{};
   if (fstat(folder.get(), &status) != 0)
     return fail(Failure::Machine, "{}: {}", name, std::strerror(errno));
   if (status.st_uid != geteuid())
@@ -82,7 +82,7 @@ bool lock(int folder) {
 
 /// Makes room for a new socket at `path`: removes one that nobody listens at.
 llvm::Error removeStale(const std::string &path, const sockaddr_un &address) {
-  struct stat status {};
+  struct stat status{};
   if (lstat(path.c_str(), &status) != 0)
     return errno == ENOENT ? llvm::Error::success()
                            : fail(Failure::Machine, "{}: {}", path, std::strerror(errno));
@@ -102,8 +102,7 @@ llvm::Error removeStale(const std::string &path, const sockaddr_un &address) {
   if (!connected && errno != EAGAIN)
     return fail(Failure::Machine, "{}: {}", path, std::strerror(errno));
   const std::optional<PeerIdentity> other = connected ? identityOf(probe.get()) : std::nullopt;
-  return fail(Failure::BadArgument,
-              "another job uses {}{}: give each job a path of its own", path,
+  return fail(Failure::BadArgument, "another job uses {}{}: give each job a path of its own", path,
               other && other->pid > 0 ? fmt::format(" (process {} listens there)", other->pid)
                                       : "");
 }
@@ -137,7 +136,7 @@ llvm::Expected<std::unique_ptr<Listener>> Listener::open(const std::string &path
     return fail(Failure::Machine, "cannot make a socket: {}", std::strerror(errno));
   if (bind(listener->get(), reinterpret_cast<sockaddr *>(&*address), sizeof *address) != 0)
     return fail(Failure::Machine, "cannot make the socket {}: {}", path, std::strerror(errno));
-  struct stat status {};
+  struct stat status{};
   if (lstat(path.c_str(), &status) == 0) {
     listener->device = status.st_dev;
     listener->inode = status.st_ino;
@@ -157,7 +156,7 @@ Listener::~Listener() {
   // Somebody may have removed our socket and listen at another one of that name.
   // Without the lock this is still right but for the moment between look and removal.
   lock(folder.get());
-  struct stat status {};
+  struct stat status{};
   if (lstat(path.c_str(), &status) == 0 && status.st_dev == device && status.st_ino == inode)
     unlink(path.c_str());
 }

@@ -1,8 +1,11 @@
 //===- Monitor.cpp ----------------------------------------------------------===//
 #include "runtime/bootstrap/Monitor.h"
+#include <fmt/format.h>
 
 #include "runtime/bootstrap/Connection.h"
 #include "runtime/bootstrap/Handles.h"
+
+#include <fmt/format.h>
 
 #include <pthread.h>
 #include <sys/eventfd.h>
@@ -45,6 +48,7 @@ struct Watch {
   pid_t pid = 0;
   Descriptor pidfd, socket;
   bool isDone = false;
+  bool isDeaf = false; ///< its socket says nothing any more
   std::optional<Clock::time_point> hungUp;
 };
 
@@ -59,6 +63,7 @@ struct Monitor::State {
   Descriptor stop;
   pthread_t thread{};
   bool inChild = false;
+  std::atomic<bool> closedOwn{false}; ///< then an end of file says nothing of the peer
 
   void run();
   Clock::time_point look(Clock::time_point until);
@@ -76,7 +81,11 @@ void Monitor::State::report(Watch &watch, const std::string &how) {
 void Monitor::State::readSocket(Watch &watch) {
   char buffer[4096];
   const ssize_t got = recv(watch.socket.get(), buffer, sizeof buffer, MSG_DONTWAIT);
-  if (got == 0 || (got < 0 && errno != EAGAIN && errno != EINTR))
+  if (got > 0 || (got < 0 && (errno == EAGAIN || errno == EINTR)))
+    return;
+  if (closedOwn.load(std::memory_order_acquire))
+    watch.isDeaf = true;
+  else
     watch.hungUp = Clock::now();
 }
 
@@ -92,7 +101,7 @@ Clock::time_point Monitor::State::look(Clock::time_point until) {
       polled.push_back({watch.pidfd.get(), POLLIN, 0});
       of.push_back(&watch);
     }
-    if (watch.socket && !watch.hungUp) {
+    if (watch.socket && !watch.hungUp && !watch.isDeaf) {
       polled.push_back({watch.socket.get(), POLLIN, 0});
       of.push_back(&watch);
     }
@@ -145,7 +154,12 @@ llvm::Expected<std::unique_ptr<Monitor>> Monitor::start(Meeting &meeting, Gone g
     PeerLink &peer = meeting.peers[size_t(rank)];
     if (!peer.pidfd && !peer.socket)
       continue;
-    state->watches.push_back({rank, peer.pid, std::move(peer.pidfd), std::move(peer.socket)});
+    Watch watch;
+    watch.rank = rank;
+    watch.pid = peer.pid;
+    watch.pidfd = std::move(peer.pidfd);
+    watch.socket = std::move(peer.socket);
+    state->watches.push_back(std::move(watch));
   }
   // Signals are the application's: the thread starts with all of them blocked.
   sigset_t all, before;
@@ -161,9 +175,8 @@ llvm::Expected<std::unique_ptr<Monitor>> Monitor::start(Meeting &meeting, Gone g
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
   if (error != 0)
     return llvm::make_error<RuntimeError>(
-        Failure::Machine,
-        fmt::format("cannot start the thread that watches the other ranks: {}",
-                    std::strerror(error)));
+        Failure::Machine, fmt::format("cannot start the thread that watches the other ranks: {}",
+                                      std::strerror(error)));
   return std::unique_ptr<Monitor>(new Monitor(std::move(state)));
 }
 
@@ -179,6 +192,13 @@ Monitor::~Monitor() {
 bool Monitor::isGone(int64_t rank) const {
   return rank >= 0 && rank < state->ranks &&
          state->isGone[size_t(rank)].load(std::memory_order_acquire);
+}
+
+void Monitor::closeSockets() {
+  state->closedOwn.store(true, std::memory_order_release);
+  for (Watch &watch : state->watches)
+    if (watch.socket)
+      shutdown(watch.socket.get(), SHUT_RDWR);
 }
 
 void Monitor::closeInChild() {

@@ -1,9 +1,12 @@
 //===- Rendezvous.cpp -------------------------------------------------------===//
 #include "runtime/bootstrap/Rendezvous.h"
+#include <fmt/format.h>
 
 #include "runtime/bootstrap/Handles.h"
 #include "runtime/bootstrap/Hub.h"
 #include "runtime/bootstrap/Visitor.h"
+
+#include <fmt/format.h>
 
 namespace ccl {
 namespace {

@@ -5,6 +5,8 @@
 #include "runtime/bootstrap/Handles.h"
 #include "runtime/bootstrap/Listener.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
 namespace ccl::bootstrap {
@@ -19,8 +21,8 @@ constexpr size_t mostDescriptors = 64; ///< of one message of the hub
 template <typename... T>
 llvm::Error error(Failure category, int64_t culprit, fmt::format_string<T...> format,
                   T &&...values) {
-  return llvm::make_error<RuntimeError>(
-      category, fmt::format(format, std::forward<T>(values)...), culprit);
+  return llvm::make_error<RuntimeError>(category, fmt::format(format, std::forward<T>(values)...),
+                                        culprit);
 }
 
 } // namespace
@@ -51,9 +53,6 @@ llvm::Expected<Meeting> Visitor::run() {
         return problem;
       }
     }
-    if (!problem && CCL_FAULT(Connect, options.rank))
-      problem = error(Failure::Machine, options.rank, "rank {} was told to fail at connect",
-                      options.rank);
     if (problem)
       return tell(std::move(problem));
     if (llvm::Error e = talk())
@@ -92,12 +91,10 @@ llvm::Error Visitor::connect() {
     if (wasConnected && !attempt->busy && !refusedSince)
       refusedSince = now;
     if (refusedSince && now - *refusedSince >= grace)
-      return error(Failure::Machine, 0,
-                   "rank 0 ended, or gave up, before it let rank {} in at {}", options.rank,
-                   options.path);
+      return error(Failure::Machine, 0, "rank 0 ended, or gave up, before it let rank {} in at {}",
+                   options.rank, options.path);
     if (now >= deadline)
-      return error(Failure::Timeout, 0,
-                   "timed out after {} ms: rank 0 of {} did not come: {} {}",
+      return error(Failure::Timeout, 0, "timed out after {} ms: rank 0 of {} did not come: {} {}",
                    millisecondsSince(begin), options.ranks,
                    attempt->busy ? "too many connections wait at" : "nobody listens at",
                    options.path);
@@ -122,6 +119,10 @@ Message Visitor::makeHello() const {
 /// before it knew us (it drops the oldest when too many strangers come).
 llvm::Error Visitor::talk() {
   connection->queue(makeHello(), {arena.get(), pidfd.get()});
+  sendAll(deadline);
+  if (CCL_FAULT(Connect, options.rank))
+    return tell(
+        error(Failure::Machine, options.rank, "rank {} was told to fail at connect", options.rank));
   while (!done) {
     const bool sent = sendAll(deadline + grace);
     // Also after a broken send: the hub's last words may be there.
@@ -151,8 +152,8 @@ llvm::Error Visitor::lost() {
   const char *what = hubPidfd < 0              ? "ended, or closed its connection,"
                      : hasEnded(hubPidfd, 100) ? "ended"
                                                : "closed its connection";
-  return error(Failure::Machine, 0, "{} {} before all had met",
-               nameRank(0, meeting.peers[0].pid), what);
+  return error(Failure::Machine, 0, "{} {} before all had met", nameRank(0, meeting.peers[0].pid),
+               what);
 }
 
 llvm::Error Visitor::handle() {
@@ -160,8 +161,7 @@ llvm::Error Visitor::handle() {
   if (message.protocol != protocolVersion)
     return error(Failure::Mismatch, -1,
                  "rank 0 is ccl {} (protocol {}), rank {} is ccl {} (protocol {})",
-                 versionOf(message), message.protocol, options.rank, CCL_VERSION,
-                 protocolVersion);
+                 versionOf(message), message.protocol, options.rank, CCL_VERSION, protocolVersion);
   switch (message.kind) {
   case Kind::Accepted: accepted = true; return llvm::Error::success();
   case Kind::Peers: return takePeers();

@@ -44,5 +44,7 @@ if os.path.isdir(corpus):
     config.substitutions.append(("%corpus", corpus))
 if shutil.which("clang-format-19"):
     config.available_features.add("clang-format")
+if shutil.which("mpicc.openmpi") or shutil.which("mpicc.mpich"):
+    config.available_features.add("mpi")
 config.available_features.add(
     {"": "plain", "address": "asan", "thread": "tsan"}[config.ccl_sanitize])

@@ -1,39 +1,13 @@
-//===- Machine.cpp ------------------------------------------------------------===//
-#include "test/litmus/Machine.h"
+//===- Machine.cpp - The search ------------------------------------------------===//
+#include "test/litmus/Memory.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cassert>
 #include <unordered_set>
 
 namespace ccl::litmus {
 namespace {
-
-constexpr size_t maxLocations = 64;
-
-/// Of an atomic location: the oldest message that may be read. Of a plain one, bits: the
-/// last write is known (1), the last read of thread t since is known (2 << t).
-using View = std::array<uint8_t, maxLocations>;
-
-struct Message {
-  int value = 0;
-  bool glued = false; ///< of a read-modify-write: nothing comes between it and the one before
-  View view{};
-};
-
-struct Thread {
-  enum Status : uint8_t { Running, Done, Dead } status = Running;
-  int pc = 0;
-  std::array<int, numRegisters> registers{};
-  View view{};
-};
-
-struct State {
-  std::vector<Thread> threads;
-  std::vector<std::vector<Message>> messages; ///< by location; of plain ones none
-  std::vector<int> plain;                     ///< by location
-};
 
 /// What one thread did, for traces.
 struct Step {
@@ -41,9 +15,6 @@ struct Step {
   int pc = -1; ///< -1: it died
   std::string detail;
 };
-
-bool acquires(Order order) { return order == Order::Acquire || order == Order::AcqRel; }
-bool releases(Order order) { return order == Order::Release || order == Order::AcqRel; }
 
 const char *name(Order order) {
   switch (order) {
@@ -55,40 +26,15 @@ const char *name(Order order) {
   return "?";
 }
 
-struct Hash128 {
-  uint64_t low, high;
-  bool operator==(const Hash128 &) const = default;
-};
 struct HashOfHash {
   size_t operator()(const Hash128 &hash) const { return size_t(hash.low); }
-};
-
-/// Two independent multiply-and-rotate hashes over the same words.
-class Hasher {
-public:
-  void add(uint64_t word) {
-    low = mix(low ^ word, 0x9e3779b97f4a7c15u);
-    high = mix(high ^ word, 0xd6e8feb86659fd93u);
-  }
-  Hash128 get() const { return {low, high}; }
-
-private:
-  static uint64_t mix(uint64_t x, uint64_t factor) {
-    x *= factor;
-    x ^= x >> 29;
-    x *= 0xbf58476d1ce4e5b9u;
-    return x ^ (x >> 32);
-  }
-  uint64_t low = 1, high = 2;
 };
 
 } // namespace
 
 class Explorer {
 public:
-  Explorer(const Model &model, const ExploreOptions &options) : model(model), options(options) {
-    assert(model.locations.size() <= maxLocations && model.threads.size() <= 7);
-  }
+  Explorer(const Model &model, const ExploreOptions &options) : model(model), options(options) {}
   Result run();
 
 private:
@@ -99,7 +45,6 @@ private:
     size_t taken = 0;
   };
 
-  State start() const;
   void expand(const State &state, std::vector<std::pair<Step, State>> &next);
   bool stepThread(const State &state, int t, std::vector<std::pair<Step, State>> &next);
   void load(const State &state, int t, const Instruction &in, Step step,
@@ -109,17 +54,12 @@ private:
   void update(const State &state, int t, const Instruction &in, Step step,
               std::vector<std::pair<Step, State>> &next);
   void accessPlain(State &state, int t, const Instruction &in, const Step &step);
-  void observe(State &state, int t, Location x, size_t message, Order order) const;
-  void insert(State &state, int t, Location x, size_t at, int value, Order order,
-              const Message *read) const;
   void advance(State &state, int t, int pc) const;
   bool isEager(const State &state, int t) const;
   int evaluate(const Thread &thread, const Value &value) const {
     return value.constant + (value.reg >= 0 ? thread.registers[size_t(value.reg)] : 0);
   }
   const ThreadCode &code(int t) const { return model.threads[size_t(t)]; }
-  void forget(State &state) const;
-  Hash128 hash(const State &state) const;
   void finish(const State &state);
   void fail(Fault::Kind kind, std::string text, const Step &last);
   std::string describe(const Step &step) const;
@@ -131,66 +71,9 @@ private:
   std::unordered_set<Hash128, HashOfHash> seen;
 };
 
-State Explorer::start() const {
-  State state;
-  state.threads.resize(model.threads.size());
-  state.messages.resize(model.locations.size());
-  state.plain.resize(model.locations.size());
-  for (size_t x = 0; x < model.locations.size(); ++x) {
-    if (model.locations[x].isAtomic)
-      state.messages[x].push_back({model.locations[x].initial, false, {}});
-    else
-      state.plain[x] = model.locations[x].initial;
-    for (Thread &thread : state.threads)
-      thread.view[x] = model.locations[x].isAtomic ? 0 : 0xff;
-  }
-  for (size_t t = 0; t < state.threads.size(); ++t)
-    advance(state, int(t), 0);
-  return state;
-}
-
 //===----------------------------------------------------------------------===//
-// Memory
+// Accesses
 //===----------------------------------------------------------------------===//
-
-/// The thread has read this message.
-void Explorer::observe(State &state, int t, Location x, size_t message, Order order) const {
-  View &view = state.threads[size_t(t)].view;
-  view[size_t(x)] = uint8_t(message);
-  if (!acquires(order))
-    return;
-  const View &carried = state.messages[size_t(x)][message].view;
-  for (size_t y = 0; y < model.locations.size(); ++y)
-    view[y] =
-        model.locations[y].isAtomic ? std::max(view[y], carried[y]) : uint8_t(view[y] | carried[y]);
-}
-
-/// Puts a message at index `at` of x; `read`: of a read-modify-write, what it read.
-void Explorer::insert(State &state, int t, Location x, size_t at, int value, Order order,
-                      const Message *read) const {
-  auto &messages = state.messages[size_t(x)];
-  Message message{value, read != nullptr, {}};
-  if (read)
-    message.view = read->view; // `read` dies with the insertion
-  auto shift = [&](View &view) {
-    if (view[size_t(x)] >= at)
-      ++view[size_t(x)];
-  };
-  for (Thread &thread : state.threads)
-    shift(thread.view);
-  for (auto &others : state.messages)
-    for (Message &other : others)
-      shift(other.view);
-  shift(message.view);
-  View &view = state.threads[size_t(t)].view;
-  view[size_t(x)] = uint8_t(at);
-  if (releases(order))
-    for (size_t y = 0; y < model.locations.size(); ++y)
-      message.view[y] = model.locations[y].isAtomic ? std::max(message.view[y], view[y])
-                                                    : uint8_t(message.view[y] | view[y]);
-  message.view[size_t(x)] = uint8_t(at);
-  messages.insert(messages.begin() + long(at), message);
-}
 
 void Explorer::load(const State &state, int t, const Instruction &in, Step step,
                     std::vector<std::pair<Step, State>> &next) {
@@ -200,7 +83,7 @@ void Explorer::load(const State &state, int t, const Instruction &in, Step step,
     if (in.kind == Instruction::Await && !in.condition.holds(messages[m].value))
       continue;
     State after = state;
-    observe(after, t, in.location, m, in.order);
+    after.observe(t, in.location, m, in.order);
     if (in.reg >= 0)
       after.threads[size_t(t)].registers[size_t(in.reg)] = messages[m].value;
     advance(after, t, pc);
@@ -214,7 +97,7 @@ void Explorer::load(const State &state, int t, const Instruction &in, Step step,
     if (aborts[m].value == 0)
       continue;
     State after = state;
-    observe(after, t, in.abort, m, in.abortOrder);
+    after.observe(t, in.abort, m, in.abortOrder);
     advance(after, t, code(t).labels[size_t(in.target)]);
     step.detail =
         fmt::format("gives up: {} is {}", model.locations[size_t(in.abort)].name, aborts[m].value);
@@ -231,7 +114,7 @@ void Explorer::store(const State &state, int t, const Instruction &in, Step step
     if (at < messages.size() && messages[at].glued)
       continue;
     State after = state;
-    insert(after, t, in.location, at, value, in.order, nullptr);
+    after.insert(t, in.location, at, value, in.order, nullptr);
     advance(after, t, thread.pc + 1);
     step.detail = fmt::format("= {}", value);
     next.emplace_back(step, std::move(after));
@@ -251,10 +134,10 @@ void Explorer::update(const State &state, int t, const Instruction &in, Step ste
     if (writes && m + 1 < messages.size() && messages[m + 1].glued)
       continue;
     State after = state;
-    observe(after, t, in.location, m, in.order);
+    after.observe(t, in.location, m, in.order);
     int value = evaluate(thread, in.value) + (in.kind == Instruction::Add ? old : 0);
     if (writes)
-      insert(after, t, in.location, m + 1, value, in.order, &messages[m]);
+      after.insert(t, in.location, m + 1, value, in.order, &messages[m]);
     if (in.reg >= 0)
       after.threads[size_t(t)].registers[size_t(in.reg)] = old;
     advance(after, t, thread.pc + 1);
@@ -264,33 +147,19 @@ void Explorer::update(const State &state, int t, const Instruction &in, Step ste
 }
 
 void Explorer::accessPlain(State &state, int t, const Instruction &in, const Step &step) {
-  const size_t x = size_t(in.location);
-  Thread &thread = state.threads[size_t(t)];
   const bool writes = in.kind == Instruction::Write;
-  const uint8_t own = uint8_t(2u << t);
-  const uint8_t known = thread.view[x];
-  if (writes ? known != 0xff : !(known & 1)) {
-    fail(Fault::Race,
-         fmt::format("{} {} {} while it does not know of {}", code(t).name,
-                     writes ? "writes" : "reads", model.locations[x].name,
-                     known & 1 ? "a read of it" : "the last write of it"),
-         step);
-    return;
-  }
-  // A new event, which nobody else knows of. After a write the reads before it are history.
-  auto happen = [&](View &view) {
-    view[x] = writes ? uint8_t(view[x] | 0xfe) & uint8_t(~1u) : uint8_t(view[x] & ~own);
-  };
-  for (Thread &other : state.threads)
-    happen(other.view);
-  for (auto &messages : state.messages)
-    for (Message &message : messages)
-      happen(message.view);
-  thread.view[x] |= writes ? 0xff : own;
+  if (std::string unknown = state.access(t, in.location, writes); !unknown.empty())
+    return fail(Fault::Race,
+                fmt::format("{} {} {} while it does not know of {}", code(t).name,
+                            writes ? "writes" : "reads", model.locations[size_t(in.location)].name,
+                            unknown),
+                step);
+  Thread &thread = state.threads[size_t(t)];
+  int &value = state.plain[size_t(in.location)];
   if (writes)
-    state.plain[x] = evaluate(thread, in.value);
+    value = evaluate(thread, in.value);
   else if (in.reg >= 0)
-    thread.registers[size_t(in.reg)] = state.plain[x];
+    thread.registers[size_t(in.reg)] = value;
 }
 
 //===----------------------------------------------------------------------===//
@@ -367,7 +236,7 @@ void Explorer::expand(const State &state, std::vector<std::pair<Step, State>> &n
     State after = state;
     after.threads[size_t(t)].status = Thread::Dead;
     const size_t x = size_t(code(t).death);
-    insert(after, t, code(t).death, after.messages[x].size(), 1, Order::Relaxed, nullptr);
+    after.insert(t, code(t).death, after.messages[x].size(), 1, Order::Relaxed, nullptr);
     next.emplace_back(Step{t, -1, ""}, std::move(after));
   };
   if (options.reduce)
@@ -394,60 +263,6 @@ void Explorer::expand(const State &state, std::vector<std::pair<Step, State>> &n
   }
   for (int t = 0; t < count; ++t)
     die(t);
-}
-
-/// Drops what nobody can read any more, so that equal states look equal.
-void Explorer::forget(State &state) const {
-  for (Thread &thread : state.threads)
-    if (thread.status != Thread::Running)
-      thread.view = {};
-  for (size_t x = 0; x < model.locations.size(); ++x) {
-    if (!model.locations[x].isAtomic)
-      continue;
-    auto &messages = state.messages[x];
-    size_t oldest = messages.size() - 1;
-    for (const Thread &thread : state.threads)
-      if (thread.status == Thread::Running)
-        oldest = std::min(oldest, size_t(thread.view[x]));
-    if (oldest == 0)
-      continue;
-    messages.erase(messages.begin(), messages.begin() + long(oldest));
-    messages.front().glued = false;
-    auto rebase = [&](View &view) {
-      view[x] = uint8_t(std::max(size_t(view[x]), oldest) - oldest);
-    };
-    for (Thread &thread : state.threads)
-      rebase(thread.view);
-    for (auto &others : state.messages)
-      for (Message &other : others)
-        rebase(other.view);
-  }
-}
-
-Hash128 Explorer::hash(const State &state) const {
-  Hasher hasher;
-  auto addView = [&](const View &view) {
-    for (size_t x = 0; x < model.locations.size(); x += 8) {
-      uint64_t word = 0;
-      for (size_t y = x; y < std::min(x + 8, model.locations.size()); ++y)
-        word = word << 8 | view[y];
-      hasher.add(word);
-    }
-  };
-  for (const Thread &thread : state.threads) {
-    hasher.add(uint64_t(thread.status) << 32 | uint64_t(thread.pc));
-    for (int value : thread.registers)
-      hasher.add(uint64_t(value));
-    addView(thread.view);
-  }
-  for (size_t x = 0; x < model.locations.size(); ++x) {
-    hasher.add(state.messages[x].size() << 32 ^ uint64_t(uint32_t(state.plain[x])));
-    for (const Message &message : state.messages[x]) {
-      hasher.add(uint64_t(uint32_t(message.value)) << 1 | message.glued);
-      addView(message.view);
-    }
-  }
-  return hasher.get();
 }
 
 //===----------------------------------------------------------------------===//
@@ -501,8 +316,8 @@ void Explorer::finish(const State &state) {
 Result Explorer::run() {
   // Depth first: the path is the trace of a fault.
   auto visit = [&](const Step &step, State &state) {
-    forget(state);
-    if (!seen.insert(hash(state)).second)
+    state.forget();
+    if (!seen.insert(state.hash()).second)
       return;
     if (++result.states > options.maxStates)
       return fail(Fault::TooLarge, fmt::format("over {} states", options.maxStates), {});
@@ -514,7 +329,9 @@ Result Explorer::run() {
       finish(state);
     path.back().next = std::move(next);
   };
-  State first = start();
+  State first(model);
+  for (size_t t = 0; t < first.threads.size(); ++t)
+    advance(first, int(t), 0);
   visit({}, first);
   while (!path.empty() && !result.fault) {
     Frame &frame = path.back();

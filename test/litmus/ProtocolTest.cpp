@@ -209,6 +209,32 @@ TEST_CASE("protocol: tables of buffers freed before all have left are a race") {
 }
 
 //===----------------------------------------------------------------------===//
+// New communicators
+//===----------------------------------------------------------------------===//
+
+TEST_CASE("protocol: two splits in a row, each with its own block") {
+  for (int ranks : {2, 3})
+    holds(splitting(ranks, {}));
+}
+
+TEST_CASE("protocol: a split that does not enter twice finds no block, or an old one") {
+  breaks(splitting(2, without(&Rules::publishes, false)), Fault::WrongValue);
+}
+
+TEST_CASE("protocol: survivors go on with one block, whoever decides") {
+  for (int ranks : {2, 3})
+    holds(rebuilding(ranks, {}));
+}
+
+TEST_CASE("protocol: survivors part if everybody's decision counts") {
+  breaks(rebuilding(2, without(&Rules::oneDecides, false)), Fault::WrongValue);
+}
+
+TEST_CASE("protocol: a decision that orders nothing may come before its block") {
+  breaks(rebuilding(2, without(&Rules::decide, Order::Relaxed)), Fault::WrongValue);
+}
+
+//===----------------------------------------------------------------------===//
 // The reduction
 //===----------------------------------------------------------------------===//
 

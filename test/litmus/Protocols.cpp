@@ -384,4 +384,77 @@ Model leaving(int ranks, const Rules &rules) {
   return model;
 }
 
+Model splitting(int ranks, const Rules &rules) {
+  Model model;
+  Builder builder(model, {.ranks = ranks, .data = {Data::None}}, rules);
+  const Location offer = model.atomic("offer");
+  const std::vector<Location> blocks = {model.plain("child1"), model.plain("child2")};
+  for (int r = 0; r < ranks; ++r) {
+    ThreadCode &t = model.thread(rankName(r));
+    for (int split = 1, operation = 1; split <= 2; ++split) {
+      builder.enter(t, r, operation++, split, -1);
+      if (r == 0) {
+        t.write(blocks[size_t(split - 1)], 1);
+        t.store(offer, split, Order::Release);
+      }
+      if (rules.publishes)
+        builder.enter(t, r, operation++, split, -1);
+      t.load(offer, 0, Order::Acquire);
+      t.expect(0, equal(split), "the offer is that of this split");
+      t.read(blocks[size_t(split - 1)], 0);
+      t.expect(0, equal(1), "the child's block is complete");
+    }
+  }
+  return model;
+}
+
+Model rebuilding(int ranks, const Rules &rules) {
+  Model model;
+  const Location decidedBy = model.atomic("decidedBy");
+  std::vector<Location> rejoins, offers, blocks;
+  for (int r = 0; r < ranks; ++r) {
+    rejoins.push_back(model.atomic(fmt::format("rejoins{}", r)));
+    offers.push_back(model.atomic(fmt::format("offer{}", r)));
+    blocks.push_back(model.plain(fmt::format("child{}", r)));
+  }
+  for (int r = 0; r < ranks; ++r) {
+    const size_t me = size_t(r);
+    ThreadCode &t = model.thread(rankName(r));
+    const Label decided = t.label(), end = t.label();
+    t.store(rejoins[me], 1, Order::Release);
+    // Whoever has not seen a decision may be late enough to make one: time has no model.
+    t.load(decidedBy, 0, Order::Acquire);
+    t.branchIf(0, differs(0), decided);
+    if (r > 0) { // it decides if the one before it does not seem to come
+      t.load(rejoins[me - 1], 1, Order::Acquire);
+      t.branchIf(1, differs(0), decided);
+    }
+    t.write(blocks[me], 10 + r);
+    t.store(offers[me], 1, Order::Release);
+    if (rules.oneDecides)
+      t.compareExchange(decidedBy, 0, r + 1, rules.decide);
+    else
+      t.store(decidedBy, r + 1, rules.decide);
+    t.bind(decided);
+    t.await(decidedBy, differs(0), rules.decide, 0);
+    for (int other = 0; other < ranks; ++other) {
+      const Label next = t.label();
+      t.branchIf(0, differs(other + 1), next);
+      t.load(offers[size_t(other)], 1, Order::Acquire);
+      t.expect(1, equal(1), "who decided has made an offer");
+      t.read(blocks[size_t(other)], 2);
+      t.branchIf(2, differs(0), end);
+      t.bind(next);
+    }
+    t.bind(end);
+  }
+  model.judge = [](const Final &end) {
+    for (const auto &registers : end.registers)
+      if (registers[2] == 0 || registers[2] != end.registers[0][2])
+        return std::string("survivors go on with different blocks");
+    return std::string();
+  };
+  return model;
+}
+
 } // namespace ccl::litmus

@@ -40,6 +40,10 @@ struct Rules {
   Order left = Order::Release; ///< of the flag of one rank
   Order seeLeft = Order::Acquire;
   bool tablesLiveUntilAllLeft = true;
+  // New communicators.
+  Order decide = Order::AcqRel; ///< of the exchange that says whose block survivors use
+  bool oneDecides = true;       ///< exchange; else a plain store
+  bool publishes = true;        ///< the second entry of a split
 };
 
 enum class Data : uint8_t {
@@ -75,5 +79,12 @@ Model reuseAfterFailure(const Rules &rules);
 /// Ranks finish an operation, leave and end; rank 0 frees the control block when all have
 /// left. Nobody takes one that left in order for one that is missing.
 Model leaving(int ranks, const Rules &rules);
+
+/// Two splits in a row: the first rank makes a control block, all others find it.
+Model splitting(int ranks, const Rules &rules);
+
+/// Survivors, each of which may think that it has to decide who goes on: all go on with the
+/// block of one of them.
+Model rebuilding(int ranks, const Rules &rules);
 
 } // namespace ccl::litmus

@@ -65,7 +65,8 @@ AlgorithmOp bruckAllGather(ModuleOp module, const GeneratorRequest &request) {
   a.ranks(n, [&](Expr r) { a.copy(in(r, 0), held(r, 0)); });
   for (int64_t d = 1; d < n; d *= 2)
     a.ranks(n, [&](Expr r) { a.copy(held((r + d) % n, 0), held(r, d), std::min(d, n - d)); });
-  a.steps(0, n, [&](Expr i) { a.ranks(n, [&](Expr r) { a.copy(held(r, i), out(r, (r + i) % n)); }); });
+  a.steps(0, n,
+          [&](Expr i) { a.ranks(n, [&](Expr r) { a.copy(held(r, i), out(r, (r + i) % n)); }); });
   return a.getAlgorithm();
 }
 

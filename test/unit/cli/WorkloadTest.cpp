@@ -26,58 +26,94 @@ model::Contract contractOf(Collective collective, Reduction reduction, int64_t r
   return contract;
 }
 
-/// Executes all_gather or all_reduce sum of int32, then lets `spoil` do damage.
-class Obvious : public Communicator {
+/// What the members of a communicator share that is not one: threads that meet.
+struct Meeting {
+  explicit Meeting(int64_t ranks) : barrier(ranks), all(size_t(ranks)), words(size_t(ranks)) {}
+  std::barrier<> barrier;
+  std::vector<LaunchArgs> all;
+  std::vector<Member::Words> words;
+  std::atomic<bool> aborted = false;
+};
+
+/// A rank of a collective that is as good as what `launch` does.
+class Obvious : public Member {
 public:
-  using Spoil = std::function<void(int64_t rank, const LaunchArgs &args)>;
-  Obvious(model::Contract contract, Spoil spoil = {})
-      : contract(contract), spoil(std::move(spoil)), meeting(contract.ranks),
-        all(size_t(contract.ranks)) {}
-
-  int64_t ranks() const override { return contract.ranks; }
-  void abort(std::string) override {}
-
-  llvm::Expected<SymmetricBuffer> allocate(int64_t, int64_t, std::chrono::milliseconds) override {
-    return SymmetricBuffer();
+  Obvious(Meeting &meeting, int64_t rank) : meeting(meeting), me(rank) {}
+  int64_t rank() const override { return me; }
+  int64_t ranks() const override { return int64_t(meeting.all.size()); }
+  bool isDirect() const override { return true; }
+  llvm::Expected<std::vector<Words>> exchange(const Words &mine, Milliseconds) override {
+    meeting.words[size_t(me)] = mine;
+    meeting.barrier.arrive_and_wait();
+    std::vector<Words> all = meeting.words;
+    meeting.barrier.arrive_and_wait();
+    if (meeting.aborted)
+      return llvm::make_error<RuntimeError>(Failure::Aborted, "aborted");
+    return all;
   }
-  llvm::Error launch(int64_t rank, const std::shared_ptr<LoadedProgram> &,
-                     const LaunchArgs &args) override {
-    all[size_t(rank)] = args;
-    meeting.arrive_and_wait();
-    bool gathers = contract.collective == Collective::AllGather;
-    std::vector<int32_t> result(size_t(args.count * (gathers ? contract.ranks : 1)));
-    for (int64_t q = 0; q < contract.ranks; ++q)
+  llvm::Expected<SymmetricBuffer> allocate(int64_t, Milliseconds) override { return none(); }
+  llvm::Expected<std::unique_ptr<Member>> split(int64_t, int64_t, Milliseconds) override {
+    return none();
+  }
+  llvm::Expected<std::unique_ptr<Member>> rebuild(Milliseconds) override { return none(); }
+  void abort(std::string) override {
+    meeting.aborted = true;
+    meeting.barrier.arrive_and_drop();
+  }
+  std::optional<RuntimeError> failure() const override { return std::nullopt; }
+
+protected:
+  static llvm::Error none() {
+    return llvm::make_error<RuntimeError>(Failure::BadArgument, "not here");
+  }
+  Meeting &meeting;
+  const int64_t me;
+};
+
+using Spoil = std::function<void(int64_t rank, const LaunchArgs &args)>;
+
+/// Executes all_gather or all_reduce sum of int32, then lets `spoil` do damage.
+class Adding : public Obvious {
+public:
+  Adding(Meeting &meeting, int64_t rank, bool gathers, const Spoil &spoil)
+      : Obvious(meeting, rank), gathers(gathers), spoil(spoil) {}
+  llvm::Error launch(const std::shared_ptr<LoadedProgram> &, const LaunchArgs &args) override {
+    meeting.all[size_t(me)] = args;
+    meeting.barrier.arrive_and_wait();
+    std::vector<int32_t> result(size_t(args.count * (gathers ? ranks() : 1)));
+    for (int64_t q = 0; q < ranks(); ++q)
       for (int64_t i = 0; i < args.count; ++i)
         result[size_t(gathers ? q * args.count + i : i)] +=
-            static_cast<const int32_t *>(all[size_t(q)].in)[i];
-    meeting.arrive_and_wait();
+            static_cast<const int32_t *>(meeting.all[size_t(q)].in)[i];
+    meeting.barrier.arrive_and_wait();
     std::memcpy(args.out, result.data(), result.size() * sizeof(int32_t));
     if (spoil)
-      spoil(rank, args);
+      spoil(me, args);
     return llvm::Error::success();
   }
 
 private:
-  model::Contract contract;
-  Spoil spoil;
-  std::barrier<> meeting;
-  std::vector<LaunchArgs> all;
+  const bool gathers;
+  const Spoil &spoil;
 };
 
-int64_t wrongIn(Collective collective, bool inPlace, Obvious::Spoil spoil = {}) {
+int64_t wrongIn(Collective collective, bool inPlace, const Spoil &spoil = {}) {
   model::Contract contract = contractOf(
       collective, collective == Collective::AllReduce ? Reduction::Sum : Reduction::None, 3);
   Workload workload(contract, ElementType::I32, contract.reduction);
-  Obvious communicator(contract, std::move(spoil));
   MeasureOptions options;
   options.outOfPlace = !inPlace;
   options.inPlace = inPlace;
   options.iterations = options.warmup = 2;
   options.checks = 2;
+  Meeting meeting(3);
   int64_t wrong = -1, firstResults = 0;
-  llvm::Error error = measure(
-      communicator, nullptr, workload, {5}, options, [&] { ++firstResults; },
-      [&](const Measurement &measurement) { wrong = measurement.wrong; });
+  llvm::Error error = onEveryRank(3, [&](int64_t rank) {
+    Adding member(meeting, rank, collective == Collective::AllGather, spoil);
+    return measure(
+        member, nullptr, workload, {5}, options, [&] { ++firstResults; },
+        [&](const Measurement &measurement) { wrong = measurement.wrong; });
+  });
   CHECK_FALSE(llvm::errorToBool(std::move(error)));
   CHECK(firstResults == 1);
   return wrong;
@@ -136,27 +172,29 @@ TEST_CASE("a missing write shows") {
 }
 
 TEST_CASE("an error of one rank ends all") {
-  class Failing : public Communicator {
+  class Failing : public Obvious {
   public:
-    int64_t ranks() const override { return 3; }
-    void abort(std::string) override { aborted = true; }
-    llvm::Expected<SymmetricBuffer> allocate(int64_t, int64_t, std::chrono::milliseconds) override {
-      return SymmetricBuffer();
-    }
-    llvm::Error launch(int64_t rank, const std::shared_ptr<LoadedProgram> &,
-                       const LaunchArgs &) override {
-      if (rank == 2 || aborted)
+    using Obvious::Obvious;
+    llvm::Error launch(const std::shared_ptr<LoadedProgram> &, const LaunchArgs &) override {
+      if (me == 2)
         return llvm::make_error<RuntimeError>(Failure::Machine, "no");
       return llvm::Error::success();
     }
-    std::atomic<bool> aborted = false;
-  } communicator;
+  };
   Workload workload(contractOf(Collective::AllReduce, Reduction::Sum, 3), ElementType::I32,
                     Reduction::Sum);
-  llvm::Error error =
-      measure(communicator, nullptr, workload, {5}, {}, [] {}, [](const Measurement &) {});
+  Meeting meeting(3);
+  std::atomic<int> failed = 0;
+  llvm::Error error = onEveryRank(3, [&](int64_t rank) {
+    Failing member(meeting, rank);
+    llvm::Error mine =
+        measure(member, nullptr, workload, {5}, {}, [] {}, [](const Measurement &) {});
+    failed += bool(mine);
+    return mine;
+  });
   CHECK(llvm::errorToBool(std::move(error)));
-  CHECK(communicator.aborted);
+  CHECK(failed == 3);
+  CHECK(meeting.aborted);
 }
 
 /// What `out` of rank 1 must hold, written as rank * 10 + shard.

@@ -153,10 +153,18 @@ TEST_CASE("another reduction than the contract's") {
   CHECK(result.plan.contract.reduction == model::Reduction::Max);
   CHECK(result.plan.hash != Result(ring, ranks(4)).plan.hash);
 
+  CHECK(result.plan.finish == "");
+
   options.reduction = model::Reduction::Avg;
+  Result average(ring, options);
+  REQUIRE(average.ok);
+  CHECK(average.plan.finish == "finish_avg");
+
+  options.type = ElementType::BF16;
+  options.reduction = model::Reduction::Band;
   Result refused(ring, options);
   CHECK_FALSE(refused.ok);
-  CHECK(refused.says("'avg' of 'int32'"));
+  CHECK(refused.says("'band' of 'bfloat16'"));
 }
 
 TEST_CASE("one rank only") {

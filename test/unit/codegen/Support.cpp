@@ -172,6 +172,8 @@ std::vector<int32_t> World::launch(int64_t count, int64_t microBatches, int64_t 
     a.peers = peers.data();
     a.channels = tables[size_t(rank)].data();
     a.wait = spin;
+    if (prepare)
+      prepare(a);
     if (Kernel kernel = program.kernel(rank))
       threads.emplace_back([&codes, &a, rank, kernel] { codes[size_t(rank)] = kernel(&a); });
   }

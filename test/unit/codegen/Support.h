@@ -6,6 +6,7 @@
 
 #include "llvm/ExecutionEngine/Orc/LLJIT.h"
 
+#include <functional>
 #include <map>
 
 namespace ccl::test {
@@ -64,6 +65,8 @@ public:
   /// Runs every rank on a thread of its own. `buffers[rank][b]`.
   std::vector<int32_t> launch(int64_t count, int64_t microBatches, int64_t stride,
                               const std::vector<std::vector<void *>> &buffers);
+  /// What `launch` does with every rank's arguments before it starts them.
+  std::function<void(KernelArgs &)> prepare;
   /// The arguments of one rank alone.
   KernelArgs &argsOf(int64_t rank) { return args[size_t(rank)]; }
   /// Null if the rank has no such end.

@@ -206,6 +206,7 @@ TEST_CASE("one rank tells what all would") {
       CHECK(one->minSlots == all.minSlots);
       CHECK(one->instructions == all.instructions);
       CHECK(one->divisible == all.divisible);
+      CHECK(one->unevenSafe == all.unevenSafe);
     }
   }
 }
@@ -213,7 +214,7 @@ TEST_CASE("one rank tells what all would") {
 TEST_CASE("fuzz: mutants have one verdict, from one rank and from all") {
   INFO("seed " << seed);
   std::mt19937 random(seed);
-  int accepted = 0, refused = 0, doubted = 0;
+  int accepted = 0, refused = 0, doubted = 0, safe = 0;
   for (const Symmetric &right : allPrograms())
     for (int round = 0; round < 400; ++round) {
       Program mutant = right.rankZero;
@@ -238,6 +239,8 @@ TEST_CASE("fuzz: mutants have one verdict, from one rank and from all") {
       CAPTURE(there);
       REQUIRE(verdict(one->faults, right.contract) == verdict(all.faults, right.contract));
       REQUIRE(one->minSlots == all.minSlots);
+      REQUIRE(one->unevenSafe == all.unevenSafe);
+      safe += one->unevenSafe;
       ++(one->ok() ? accepted : refused);
       // Word for word, where places are the rank's own.
       if (!std::string_view(right.name).starts_with("direct"))
@@ -246,6 +249,7 @@ TEST_CASE("fuzz: mutants have one verdict, from one rank and from all") {
   CHECK(accepted > 500);
   CHECK(refused > 5000);
   CHECK(doubted > 20);
+  CHECK(safe > 100);
   MESSAGE(accepted, " right, ", refused, " wrong, ", doubted, " not decided by one rank");
 }
 

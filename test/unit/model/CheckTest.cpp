@@ -96,12 +96,24 @@ TEST_CASE("an all-to-all that swaps in one step cannot be in place") {
   CHECK(report.inPlaceFaults.front().kind == FaultKind::Conflict);
 }
 
-TEST_CASE("barrier and custom have no in-place form") {
+TEST_CASE("a barrier has no data, so both forms hold; custom has no in-place form") {
   Moves nothing;
   nothing.ranks = 3;
   AlgorithmReport barrier = check(nothing, makeContract(Collective::Barrier, 3, 1));
   CHECK(barrier.ok());
-  CHECK_FALSE(barrier.inPlace);
+  CHECK(barrier.inPlace);
+  CHECK_FALSE(barrier.unevenSafe);
+
+  MovesBuilder b;
+  b.moves.ranks = 1;
+  int32_t in = b.buffer("in", Role::In, 1), out = b.buffer("out", Role::Out, 1);
+  b.step();
+  b.copy({0, in, 0}, {0, out, 0});
+  Contract custom = makeContract(Collective::Custom, 1, 1);
+  custom.customInChunks = custom.customOutChunks = 1;
+  AlgorithmReport copied = check(b.moves, custom);
+  CHECK(copied.ok());
+  CHECK_FALSE(copied.inPlace);
 }
 
 TEST_CASE("divisible: a chunk rests where a chunk of another length lives") {

@@ -52,11 +52,11 @@ TEST_CASE("what a length belongs to") {
   CHECK(scatter.shardOf(Role::In, 2, 1) == 0);
   CHECK(scatter.shardOf(Role::Out, 2, 1) == 2);
   Contract exchange = makeContract(Collective::AllToAllV, 3, 2);
-  CHECK(exchange.shardOf(Atom{2, 1}) == 6);                 // from 2 to 0
-  CHECK(exchange.shardOf(Role::In, 2, 0) == 6);             // what 2 sends to 0
-  CHECK(exchange.shardOf(Role::Out, 0, 4) == 6);            // what 0 has from 2
-  CHECK(exchange.shardOf(Role::Out, 2, 0) == 2);            // what 2 has from 0
-  CHECK(exchange.shardOf(Role::Out, 2, 0, true) == 2);      // as long, in place
+  CHECK(exchange.shardOf(Atom{2, 1}) == 6);            // from 2 to 0
+  CHECK(exchange.shardOf(Role::In, 2, 0) == 6);        // what 2 sends to 0
+  CHECK(exchange.shardOf(Role::Out, 0, 4) == 6);       // what 0 has from 2
+  CHECK(exchange.shardOf(Role::Out, 2, 0) == 2);       // what 2 has from 0
+  CHECK(exchange.shardOf(Role::Out, 2, 0, true) == 2); // as long, in place
   CHECK(exchange.shardOf(Role::In, 2, 0, true) == 2);
   CHECK(exchange.shardOf(Atom{2, 1}, true) == 2);
   CHECK(exchange.shardOf(Atom{-1, 1}) == -1);

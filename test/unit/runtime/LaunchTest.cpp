@@ -148,7 +148,7 @@ struct Placed {
 };
 Placed place(RankMemory &memory, const Plan &plan, const Case &c, const LaunchArgs &args) {
   std::vector<void *> pointers;
-  const std::string error = llvm::toString(memory.place(plan, c.facts, c.shape, args, pointers));
+  const std::string error = llvm::toString(memory.place(plan, c.facts, c.shape, args, 0, pointers));
   CHECK(error == "");
   return {static_cast<int32_t *>(pointers[0]), static_cast<int32_t *>(pointers[1])};
 }
@@ -257,7 +257,7 @@ TEST_CASE("scratch is cut by the stride and starts on cache lines") {
   const Case c = llvm::cantFail(analyse(plan, 0, args.in, args.out, 39));
   RankMemory rankMemory(*heap);
   std::vector<void *> pointers;
-  llvm::cantFail(rankMemory.place(plan, c.facts, c.shape, args, pointers));
+  llvm::cantFail(rankMemory.place(plan, c.facts, c.shape, args, 0, pointers));
   CHECK(c.shape.cut.stride == 16);
   CHECK(reinterpret_cast<uintptr_t>(pointers[2]) % 64 == 0);
   CHECK(static_cast<char *>(pointers[3]) - static_cast<char *>(pointers[2]) == 3 * 16 * 4);

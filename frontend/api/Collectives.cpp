@@ -1,0 +1,333 @@
+//===- Collectives.cpp - From a call to a launch -------------------------------------------===//
+#include "frontend/api/Border.h"
+#include "frontend/api/ProgramCache.h"
+#include "frontend/api/State.h"
+
+#include "passes/synthesis/generators/Generators.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace ccl {
+inline namespace jit {
+namespace {
+
+using Impl = Communicator::Impl;
+
+/// What is to be done, however it is.
+struct Request {
+  Collective collective;
+  DataType type = DataType::u8;
+  std::optional<Op> op = {};
+  int root = 0;
+  std::span<const int> targets = {};
+};
+
+struct Buffers {
+  const void *in = nullptr;
+  void *out = nullptr;
+  int64_t count = 0;
+  std::optional<UnevenCounts> uneven = {};
+};
+
+struct Chosen {
+  std::shared_ptr<const Program::Impl> program;
+  const char *reason = ""; ///< for CCL_COLL_TRACE
+};
+
+std::optional<Error> refuseRequest(const Impl &impl, const Request &request) {
+  const int64_t size = impl.member->ranks();
+  if (!isValid(request.type) || (request.op && !isValid(*request.op)))
+    return argumentError(fmt::format("{}: there is no such type or op", name(request.collective)));
+  if (request.root < 0 || request.root >= size)
+    return argumentError(fmt::format("{}: root {} is outside [0, {})", name(request.collective),
+                                     request.root, size));
+  return std::nullopt;
+}
+
+/// Why `program` does not do what the call says, or nothing.
+std::optional<Error> misfit(const Program::Impl &program, const Request &request, int64_t size) {
+  const Plan &plan = program.loaded->plan();
+  const model::Contract &contract = plan.contract;
+  auto unlike = [&](std::string what) {
+    return argumentError(fmt::format("program {} ({} {} on {} ranks) cannot run {}: {}",
+                                     plan.program, contract.str(), name(plan.type), plan.ranks(),
+                                     name(request.collective), what));
+  };
+  const bool bothAllToAll = request.collective == Collective::allToAll &&
+                            contract.collective == model::Collective::AllToAllV;
+  if (toPublic(contract.collective) != request.collective && !bothAllToAll)
+    return unlike("it is for another collective");
+  if (plan.ranks() != size)
+    return unlike(fmt::format("the communicator has {} ranks", size));
+  if (toPublic(plan.type) != request.type && request.collective != Collective::barrier)
+    return unlike(fmt::format("the data is {}", name(request.type)));
+  if (request.op && toPublic(contract.reduction) != request.op)
+    return unlike(fmt::format("the op is {}", name(*request.op)));
+  if (model::hasRoot(contract.collective) && contract.root != request.root)
+    return unlike(fmt::format("the root is {}", request.root));
+  if (request.collective == Collective::permute &&
+      !std::equal(contract.targets.begin(), contract.targets.end(), request.targets.begin(),
+                  request.targets.end()))
+    return unlike("it has other targets");
+  return std::nullopt;
+}
+
+bool isGenerator(const std::string &name) {
+  return std::any_of(ccl::generators().begin(), ccl::generators().end(),
+                     [&](const Generator &generator) { return generator.name == name; });
+}
+
+/// The generator to use. CCL_ALGO is for the collectives that have one of that name: a job
+/// runs several. Why is told in `reason`.
+Result<std::string> chooseAlgorithm(const Impl &impl, Collective collective,
+                                    const std::string &wanted, const char *&reason) {
+  if (!wanted.empty()) {
+    reason = "the call";
+    return wanted;
+  }
+  if (!impl.algorithm.empty()) {
+    if (findGenerator(toInternal(collective), impl.algorithm)) {
+      reason = "CCL_ALGO";
+      return impl.algorithm;
+    }
+    if (!isGenerator(impl.algorithm))
+      return argumentError(fmt::format("CCL_ALGO={}: no generator has that name", impl.algorithm));
+  }
+  reason = "default";
+  const Generator *usual = findGenerator(toInternal(collective), "");
+  if (!usual)
+    return argumentError(fmt::format("nothing generates {}", name(collective)));
+  return usual->name.str();
+}
+
+Result<std::shared_ptr<const Program::Impl>>
+generated(const Impl &impl, Collective collective, ProgramOptions options, const char *&reason) {
+  Result<std::string> algorithm = chooseAlgorithm(impl, collective, options.algorithm, reason);
+  if (!algorithm)
+    return algorithm.error();
+  options.algorithm = *algorithm;
+  options.ranks = int(impl.member->ranks());
+  // What peers cannot read goes through slots.
+  if (!impl.member->isDirect())
+    options.via = ProgramOptions::Via::staged;
+  return cachedProgram(collective, options);
+}
+
+Result<Chosen> choose(const Impl &impl, const Request &request, const Call &call,
+                      const std::shared_ptr<const Program::Impl> &given) {
+  if (given) {
+    if (std::optional<Error> error = misfit(*given, request, impl.member->ranks()))
+      return *error;
+    return Chosen{given, "the call"};
+  }
+  ProgramOptions options;
+  options.type = request.type;
+  options.op = request.op;
+  options.root = request.root;
+  options.algorithm = call.algorithm;
+  options.targets.assign(request.targets.begin(), request.targets.end());
+  const char *reason = "";
+  Result<std::shared_ptr<const Program::Impl>> program =
+      generated(impl, request.collective, std::move(options), reason);
+  if (!program)
+    return program.error();
+  return Chosen{*program, reason};
+}
+
+Status execute(const Impl &impl, const Chosen &chosen, const Buffers &buffers,
+               Milliseconds timeout) {
+  LaunchArgs args;
+  args.in = buffers.in;
+  args.out = buffers.out;
+  args.count = buffers.count;
+  args.uneven = buffers.uneven ? &*buffers.uneven : nullptr;
+  args.timeout = timeout;
+  args.reason = chosen.reason;
+  if (llvm::Error error = impl.member->launch(chosen.program->loaded, args))
+    return toError(std::move(error));
+  return {};
+}
+
+/// At once, or by the stream; in its turn.
+Status dispatch(const std::shared_ptr<Impl> &impl, Stream::Impl *stream, Chosen chosen,
+                Buffers buffers, const Call &call) {
+  const Milliseconds timeout = call.timeout.count() ? call.timeout : impl->timeout;
+  if (!stream) {
+    Turn turn(impl->turns);
+    return execute(*impl, chosen, buffers, timeout);
+  }
+  if (stream->communicator != impl)
+    return argumentError("the stream is one of another communicator");
+  stream->call([impl = impl.get(), chosen = std::move(chosen), buffers = std::move(buffers),
+                timeout] { return execute(*impl, chosen, buffers, timeout); });
+  return {};
+}
+
+UnevenCounts unevenCounts(std::span<const int64_t> counts, std::span<const int64_t> receives) {
+  return {{counts.begin(), counts.end()}, {receives.begin(), receives.end()}};
+}
+
+} // namespace
+
+/// What every method below does; a friend's way to the insides of the handles.
+struct Communicator::Caller {
+  static Status run(Communicator &self, const Request &request, Buffers buffers, const Call &call) {
+    return guarded([&]() -> Status {
+      if (std::optional<Error> error = refuse(self, call))
+        return *error;
+      if (std::optional<Error> error = refuseRequest(*self.impl, request))
+        return *error;
+      Result<Chosen> chosen =
+          choose(*self.impl, request, call, call.program ? call.program->impl : nullptr);
+      if (!chosen)
+        return chosen.error();
+      return dispatch(self.impl, streamOf(call), std::move(*chosen), std::move(buffers), call);
+    });
+  }
+
+  static Status launch(Communicator &self, const Program &program, Buffers buffers,
+                       const Call &call) {
+    return guarded([&]() -> Status {
+      if (std::optional<Error> error = refuse(self, call))
+        return *error;
+      const Plan &plan = program.impl->loaded->plan();
+      if (plan.ranks() != self.impl->member->ranks())
+        return argumentError(fmt::format("program {} is for {} ranks, the communicator has {}",
+                                         plan.program, plan.ranks(), self.impl->member->ranks()));
+      return dispatch(self.impl, streamOf(call), {program.impl, "the call"}, std::move(buffers),
+                      call);
+    });
+  }
+
+  static std::optional<Error> refuse(const Communicator &self, const Call &call) {
+    if (call.stream && !call.stream->impl)
+      return argumentError("the stream was moved to another object");
+    return Impl::refuse(self.impl, call.timeout);
+  }
+
+  static Stream::Impl *streamOf(const Call &call) {
+    return call.stream ? call.stream->impl.get() : nullptr;
+  }
+};
+
+//===----------------------------------------------------------------------===//
+// Even shards
+//===----------------------------------------------------------------------===//
+
+Status Communicator::allReduce(const void *in, void *out, int64_t count, DataType type, Op op,
+                               const Call &call) {
+  return Caller::run(*this, {Collective::allReduce, type, op}, {in, out, count}, call);
+}
+Status Communicator::allGather(const void *in, void *out, int64_t count, DataType type,
+                               const Call &call) {
+  return Caller::run(*this, {Collective::allGather, type, {}}, {in, out, count}, call);
+}
+Status Communicator::reduceScatter(const void *in, void *out, int64_t count, DataType type, Op op,
+                                   const Call &call) {
+  return Caller::run(*this, {Collective::reduceScatter, type, op}, {in, out, count}, call);
+}
+Status Communicator::broadcast(const void *in, void *out, int64_t count, DataType type, int root,
+                               const Call &call) {
+  return Caller::run(*this, {Collective::broadcast, type, {}, root}, {in, out, count}, call);
+}
+Status Communicator::reduce(const void *in, void *out, int64_t count, DataType type, Op op,
+                            int root, const Call &call) {
+  return Caller::run(*this, {Collective::reduce, type, op, root}, {in, out, count}, call);
+}
+Status Communicator::gather(const void *in, void *out, int64_t count, DataType type, int root,
+                            const Call &call) {
+  return Caller::run(*this, {Collective::gather, type, {}, root}, {in, out, count}, call);
+}
+Status Communicator::scatter(const void *in, void *out, int64_t count, DataType type, int root,
+                             const Call &call) {
+  return Caller::run(*this, {Collective::scatter, type, {}, root}, {in, out, count}, call);
+}
+Status Communicator::allToAll(const void *in, void *out, int64_t count, DataType type,
+                              const Call &call) {
+  return Caller::run(*this, {Collective::allToAll, type, {}}, {in, out, count}, call);
+}
+Status Communicator::permute(const void *in, void *out, int64_t count, DataType type,
+                             std::span<const int> targets, const Call &call) {
+  if (targets.empty())
+    return argumentError("permute needs one target for each rank");
+  return Caller::run(*this, {Collective::permute, type, {}, 0, targets}, {in, out, count}, call);
+}
+Status Communicator::barrier(const Call &call) {
+  return Caller::run(*this, {Collective::barrier}, {}, call);
+}
+
+//===----------------------------------------------------------------------===//
+// Uneven shards
+//===----------------------------------------------------------------------===//
+
+template <typename Run>
+static Status uneven(const void *in, void *out, std::span<const int64_t> counts,
+                     std::span<const int64_t> receives, Run run) {
+  return guarded([&] { return run({in, out, 0, unevenCounts(counts, receives)}); });
+}
+
+Status Communicator::allGatherV(const void *in, void *out, std::span<const int64_t> counts,
+                                DataType type, const Call &call) {
+  return uneven(in, out, counts, {}, [&](Buffers buffers) {
+    return Caller::run(*this, {Collective::allGather, type, {}}, std::move(buffers), call);
+  });
+}
+Status Communicator::reduceScatterV(const void *in, void *out, std::span<const int64_t> counts,
+                                    DataType type, Op op, const Call &call) {
+  return uneven(in, out, counts, {}, [&](Buffers buffers) {
+    return Caller::run(*this, {Collective::reduceScatter, type, op}, std::move(buffers), call);
+  });
+}
+Status Communicator::gatherV(const void *in, void *out, std::span<const int64_t> counts,
+                             DataType type, int root, const Call &call) {
+  return uneven(in, out, counts, {}, [&](Buffers buffers) {
+    return Caller::run(*this, {Collective::gather, type, {}, root}, std::move(buffers), call);
+  });
+}
+Status Communicator::scatterV(const void *in, void *out, std::span<const int64_t> counts,
+                              DataType type, int root, const Call &call) {
+  return uneven(in, out, counts, {}, [&](Buffers buffers) {
+    return Caller::run(*this, {Collective::scatter, type, {}, root}, std::move(buffers), call);
+  });
+}
+Status Communicator::allToAllV(const void *in, std::span<const int64_t> sends, void *out,
+                               std::span<const int64_t> receives, DataType type, const Call &call) {
+  return uneven(in, out, sends, receives, [&](Buffers buffers) {
+    return Caller::run(*this, {Collective::allToAll, type, {}}, std::move(buffers), call);
+  });
+}
+
+//===----------------------------------------------------------------------===//
+// Programs
+//===----------------------------------------------------------------------===//
+
+Status Communicator::launch(const Program &program, const void *in, void *out, int64_t count,
+                            const Call &call) {
+  return Caller::launch(*this, program, {in, out, count}, call);
+}
+Status Communicator::launchV(const Program &program, const void *in, void *out,
+                             std::span<const int64_t> counts, std::span<const int64_t> receives,
+                             const Call &call) {
+  return uneven(in, out, counts, receives, [&](Buffers buffers) {
+    return Caller::launch(*this, program, std::move(buffers), call);
+  });
+}
+
+Result<Program> Communicator::program(Collective collective, ProgramOptions options) {
+  return guarded([&]() -> Result<Program> {
+    if (std::optional<Error> error = Impl::refuse(impl, Milliseconds(0)))
+      return *error;
+    if (!isValid(collective))
+      return argumentError("there is no such collective");
+    const char *reason = "";
+    auto found = generated(*impl, collective, std::move(options), reason);
+    if (!found)
+      return found.error();
+    return Program(*found);
+  });
+}
+
+} // namespace jit
+} // namespace ccl

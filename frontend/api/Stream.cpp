@@ -1,0 +1,176 @@
+//===- Stream.cpp - Calls that a thread of ours executes -----------------------------===//
+#include "frontend/api/Border.h"
+#include "frontend/api/State.h"
+
+#include <fmt/format.h>
+
+namespace ccl {
+inline namespace jit {
+
+/// Waits for `ready`; false if the time-out went by. 0: as long as it takes.
+template <typename Ready>
+static bool await(std::condition_variable &changed, std::unique_lock<std::mutex> &lock,
+                  std::chrono::milliseconds timeout, Ready ready) {
+  if (timeout.count() > 0)
+    return changed.wait_for(lock, timeout, ready);
+  changed.wait(lock, ready);
+  return true;
+}
+
+//===----------------------------------------------------------------------===//
+// Event
+//===----------------------------------------------------------------------===//
+
+bool Event::done() const {
+  std::lock_guard lock(impl->mutex);
+  return impl->done;
+}
+
+Status Event::wait(std::chrono::milliseconds timeout) const {
+  return guarded([&]() -> Status {
+    std::unique_lock lock(impl->mutex);
+    if (!await(impl->changed, lock, timeout, [&] { return impl->done; }))
+      return Error{Error::Kind::timeout,
+                   fmt::format("what is before the event is not done after {} ms", timeout.count()),
+                   -1};
+    return impl->status;
+  });
+}
+
+//===----------------------------------------------------------------------===//
+// The worker
+//===----------------------------------------------------------------------===//
+
+Stream::Impl::~Impl() {
+  {
+    std::lock_guard lock(mutex);
+    closing = true;
+    changed.notify_all();
+  }
+  if (worker.joinable())
+    worker.join();
+}
+
+void Stream::Impl::call(std::function<Status()> body) {
+  std::lock_guard lock(mutex);
+  tasks.push_back({std::move(body), std::nullopt});
+  // Nothing fails any more: a ticket that nobody uses would stop everybody.
+  tasks.back().ticket = communicator->turns.take();
+  ++queued;
+  changed.notify_all();
+}
+
+void Stream::Impl::other(std::function<Status()> body) {
+  std::lock_guard lock(mutex);
+  tasks.push_back({std::move(body), std::nullopt});
+  ++queued;
+  changed.notify_all();
+}
+
+static Status execute(Communicator::Impl &communicator, const Stream::Impl::Task &task) {
+  if (!task.ticket)
+    return guarded([&] { return task.body(); });
+  Turn turn(communicator.turns, *task.ticket);
+  return guarded([&] { return task.body(); });
+}
+
+void Stream::Impl::work() {
+  std::unique_lock lock(mutex);
+  while (true) {
+    changed.wait(lock, [&] { return closing || !tasks.empty(); });
+    if (tasks.empty())
+      return;
+    Task task = std::move(tasks.front());
+    tasks.pop_front();
+    lock.unlock();
+    Status status = execute(*communicator, task);
+    task.body = nullptr; // what it holds goes before the call counts as done
+    lock.lock();
+    if (first && !status)
+      first = status;
+    ++finished;
+    changed.notify_all();
+  }
+}
+
+Result<Stream> Communicator::openStream() {
+  return guarded([&]() -> Result<Stream> {
+    if (!impl)
+      return argumentError("the communicator was moved to another object");
+    auto stream = std::make_shared<Stream::Impl>(impl);
+    stream->worker = std::thread([raw = stream.get()] { raw->work(); });
+    return Stream(std::move(stream));
+  });
+}
+
+//===----------------------------------------------------------------------===//
+// Stream
+//===----------------------------------------------------------------------===//
+
+Stream::Stream(Stream &&) noexcept = default;
+Stream &Stream::operator=(Stream &&) noexcept = default;
+Stream::~Stream() = default;
+
+static Error movedStream() { return argumentError("the stream was moved to another object"); }
+
+Status Stream::wait(std::chrono::milliseconds timeout) {
+  return guarded([&]() -> Status {
+    if (!impl)
+      return movedStream();
+    std::unique_lock lock(impl->mutex);
+    const uint64_t target = impl->queued;
+    if (!await(impl->changed, lock, timeout, [&] { return impl->finished >= target; }))
+      return Error{Error::Kind::timeout,
+                   fmt::format("{} calls of the stream are not done after {} ms",
+                               target - impl->finished, timeout.count()),
+                   -1};
+    return impl->first;
+  });
+}
+
+bool Stream::idle() const {
+  if (!impl)
+    return true;
+  std::lock_guard lock(impl->mutex);
+  return impl->finished == impl->queued;
+}
+
+Result<Event> Stream::record() {
+  return guarded([&]() -> Result<Event> {
+    if (!impl)
+      return movedStream();
+    auto event = std::make_shared<Event::Impl>();
+    impl->other([event, stream = impl.get()]() -> Status {
+      Status status;
+      {
+        std::lock_guard lock(stream->mutex);
+        status = stream->first;
+      }
+      std::lock_guard lock(event->mutex);
+      event->done = true;
+      event->status = status;
+      event->changed.notify_all();
+      return {};
+    });
+    return Event(std::move(event));
+  });
+}
+
+Status Stream::after(const Event &event) {
+  return guarded([&]() -> Status {
+    if (!impl)
+      return movedStream();
+    impl->other([event, communicator = impl->communicator]() -> Status {
+      Status status = event.wait(communicator->timeout);
+      if (!status)
+        communicator->member->abort(
+            fmt::format("rank {}: the event that a stream waits for failed: {}",
+                        communicator->member->rank(), status.error().message));
+      return status;
+    });
+    return {};
+  });
+}
+
+} // namespace jit
+} // namespace ccl

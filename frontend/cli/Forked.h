@@ -1,0 +1,37 @@
+//===- Forked.h - The ranks of `ccl run` as child processes --------------------===//
+//
+// This process becomes rank 0 and forks the others, which inherit compiled programs. A
+// child ends with its parent, however that ends; none outlives this object.
+//===----------------------------------------------------------------------===//
+#pragma once
+
+#include "runtime/Member.h"
+
+#include <sys/types.h>
+
+namespace ccl::cli {
+
+class ForkedRanks {
+public:
+  ForkedRanks() = default;
+  ForkedRanks(ForkedRanks &&) = default;
+  /// Kills and reaps what is left.
+  ~ForkedRanks();
+
+  /// Calls child(rank, sockets) for ranks 1 to ranks - 1, each in a process of its own that
+  /// ends with the status that it returns. `sockets` are for JoinOptions, here and there.
+  /// Fails if this process has several threads, as fork copies only one of them.
+  using Child = std::function<int(int64_t rank, std::vector<int> sockets)>;
+  static llvm::Expected<ForkedRanks> start(int64_t ranks, const Child &child);
+
+  /// Rank 0's ends; to be used once.
+  std::vector<int> takeSockets() { return std::move(sockets); }
+  /// Waits for all children, at most so long. Errors tell of one that was killed or is late.
+  llvm::Error wait(Milliseconds longest);
+
+private:
+  std::vector<pid_t> children; ///< by rank - 1; 0: reaped
+  std::vector<int> sockets;
+};
+
+} // namespace ccl::cli

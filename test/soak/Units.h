@@ -1,0 +1,68 @@
+//===- Units.h - Everything that can be compiled -------------------------------===//
+//
+// A unit is one program for one element type, reduction and number of ranks: the part of the
+// conformance matrix that costs a compilation. Counts, forms and kinds of ranks are launches of
+// it.
+//===----------------------------------------------------------------------===//
+#pragma once
+
+#include "passes/synthesis/generators/Generators.h"
+#include "runtime/plan/Plan.h"
+
+#include <string>
+#include <vector>
+
+namespace ccl::soak {
+
+/// A generator for one of its collectives.
+struct Algorithm {
+  const Generator *generator = nullptr;
+  model::Collective collective = model::Collective::AllReduce;
+};
+
+struct Unit {
+  Algorithm algorithm;
+  ElementType type = ElementType::F32;
+  model::Reduction reduction = model::Reduction::None;
+  int64_t ranks = 1;
+  std::string via = "auto";
+  int64_t slotBytes = 0; ///< 0: the default
+  int64_t root = 0;
+  bool reversed = false; ///< permute: rank p sends to ranks - 1 - p
+
+  GeneratorRequest request() const;
+  /// Whether the generator takes it, and, if it does not reduce, `reduction` is None.
+  bool exists() const;
+  /// "all_reduce/ring float sum 4 ranks staged".
+  std::string str() const;
+  /// What `ccl run` needs for the same program: "--collective all_reduce ...".
+  std::string options() const;
+  /// "CCL_SLOT_BYTES=4096 " or "".
+  std::string environment() const;
+};
+
+/// Every generator for every L0 collective.
+std::vector<Algorithm> allAlgorithms();
+/// All element types and all reductions.
+const std::vector<ElementType> &allTypes();
+const std::vector<model::Reduction> &allReductions();
+/// Whether this type has this reduction: only integers have bits.
+bool isSupported(ElementType type, model::Reduction reduction);
+/// 1 to 8, 12, 16.
+const std::vector<int64_t> &matrixRanks();
+/// 0, 1, 2, 17, 300, 4097.
+const std::vector<int64_t> &matrixCounts();
+/// Slots that are smaller than the largest counts, so that these take several micro-batches.
+constexpr int64_t smallSlotBytes = 4096;
+
+/// Which units of the matrix; empty: all.
+struct UnitFilter {
+  std::vector<int64_t> ranks;
+  std::string collective, algorithm;
+};
+/// The matrix: every generator with every type, reduction and number of ranks. What the matrix
+/// does not ask for (via, slots, root) takes turns. `refused` gets the pairs of type and
+/// reduction that do not exist.
+std::vector<Unit> matrixUnits(const UnitFilter &filter, std::vector<Unit> &refused);
+
+} // namespace ccl::soak

@@ -230,11 +230,15 @@ llvm::Expected<LaunchShape> findShape(const Plan &plan, const RankFacts &facts, 
     shape.runInPlace = shape.form == Form::InPlace;
   if (plan.divisible)
     shape.runCount = roundUp(count, chunks);
+  if (uneven && (shape.runInPlace || shape.form == Form::InPlace))
+    if (llvm::Error e = uneven->checkInPlace()) {
+      if (shape.form == Form::InPlace)
+        return e;
+      llvm::consumeError(std::move(e));
+      shape.packed = false; // one row cannot be cut for both directions
+    }
   if (uneven && !shape.packed)
     shape.runCount = uneven->paddedCount();
-  if (uneven && shape.runInPlace && shape.form == Form::InPlace)
-    if (llvm::Error e = uneven->checkInPlace())
-      return e;
 
   llvm::Expected<Cut> cut = chooseCut(plan, shape.runCount, slotBytes, args.microBatches);
   if (!cut)
@@ -263,8 +267,11 @@ llvm::Error RankMemory::reserve(Block &block, int64_t bytes) {
   return llvm::Error::success();
 }
 
-bool RankMemory::isReachable(const void *address, bool read, bool written) const {
-  return (!read && !written) || world.isMapped(address) || (world.canRead() && !written);
+bool RankMemory::isReachable(const void *address, int64_t bytes, bool read, bool written) const {
+  // A system call for each read costs more than copying so much once.
+  constexpr int64_t worthReading = 32 << 10;
+  return (!read && !written) || world.isMapped(address) ||
+         (world.canRead() && !written && bytes >= worthReading);
 }
 
 llvm::Expected<RankMemory::Bases> RankMemory::placeInPlace(const RankFacts &facts,
@@ -273,8 +280,9 @@ llvm::Expected<RankMemory::Bases> RankMemory::placeInPlace(const RankFacts &fact
                                                            int64_t elementBytes) {
   const int64_t shard = shape.count * elementBytes, pitch = shape.runCount * elementBytes;
   auto *out = static_cast<char *>(args.out);
-  const bool exact = !shape.isPadded() && isReachable(out, facts.inRead || facts.outRead,
-                                                      facts.inWritten || facts.outWritten);
+  const bool exact =
+      !shape.isPadded() && isReachable(out, facts.places * shard, facts.inRead || facts.outRead,
+                                       facts.inWritten || facts.outWritten);
   char *base = nullptr;
   bool copyIn = facts.needsIn;
   if (exact && shape.form == Form::InPlace) {
@@ -315,7 +323,7 @@ llvm::Expected<RankMemory::Bases> RankMemory::placeDisjoint(const RankFacts &fac
     // Kernels do not write `in`: it is const for the caller, too.
     bases.in = const_cast<char *>(static_cast<const char *>(args.in));
     if (shape.isPadded() || wideIn || shape.form == Form::InPlace ||
-        !isReachable(bases.in, facts.inRead, facts.inWritten)) {
+        !isReachable(bases.in, facts.inShards * shard, facts.inRead, facts.inWritten)) {
       if (llvm::Error e = reserve(inStandIn, facts.inWidth * pitch))
         return e;
       bases.in = inStandIn.data;
@@ -325,7 +333,7 @@ llvm::Expected<RankMemory::Bases> RankMemory::placeDisjoint(const RankFacts &fac
   }
   bases.out = static_cast<char *>(args.out);
   if (shape.isPadded() || wideOut || !facts.needsOut ||
-      !isReachable(bases.out, facts.outRead, facts.outWritten)) {
+      !isReachable(bases.out, facts.outShards * shard, facts.outRead, facts.outWritten)) {
     // A rank without a result may still collect partial ones for others.
     if (llvm::Error e = reserve(outStandIn, facts.outWidth * pitch))
       return e;
@@ -346,12 +354,6 @@ static void copyShards(char *to, const char *from, const std::vector<ShardCopy> 
   }
 }
 
-/// Whether rows of both sides are the same.
-static bool isIdentity(const std::vector<ShardCopy> &copies) {
-  return copies.empty() ||
-         (copies.size() == 1 && copies[0].from == 0 && copies[0].to == 0 && copies[0].pad == 0);
-}
-
 llvm::Expected<RankMemory::Bases> RankMemory::placeUneven(const RankFacts &facts,
                                                           const LaunchShape &shape,
                                                           const LaunchArgs &args, int64_t rank,
@@ -364,7 +366,8 @@ llvm::Expected<RankMemory::Bases> RankMemory::placeUneven(const RankFacts &facts
   if (shape.runInPlace) {
     char *whole = nullptr;
     if (shape.form == Form::InPlace && shape.packed &&
-        isReachable(out, facts.inRead || facts.outRead, facts.inWritten || facts.outWritten)) {
+        isReachable(out, rows.wholeElements * elementBytes, facts.inRead || facts.outRead,
+                    facts.inWritten || facts.outWritten)) {
       whole = out - caller.outOffset * elementBytes;
     } else {
       if (llvm::Error e = reserve(outStandIn, rows.wholeElements * elementBytes))
@@ -378,15 +381,16 @@ llvm::Expected<RankMemory::Bases> RankMemory::placeUneven(const RankFacts &facts
     return Bases{whole + rows.inBase * elementBytes, whole + rows.outBase * elementBytes};
   }
   Bases bases{const_cast<char *>(in), out};
-  if (facts.needsIn && (shape.form == Form::InPlace || !isIdentity(rows.copyIn) ||
-                        !isReachable(in, facts.inRead, facts.inWritten))) {
+  if (facts.needsIn &&
+      (shape.form == Form::InPlace || !rows.callersIn ||
+       !isReachable(in, caller.inElements * elementBytes, facts.inRead, facts.inWritten))) {
     if (llvm::Error e = reserve(inStandIn, rows.inElements * elementBytes))
       return e;
     bases.in = inStandIn.data;
     copyShards(bases.in, in, rows.copyIn, elementBytes);
   }
-  if (!facts.needsOut || !isIdentity(rows.copyOut) ||
-      !isReachable(out, facts.outRead, facts.outWritten)) {
+  if (!facts.needsOut || !rows.callersOut ||
+      !isReachable(out, caller.outElements * elementBytes, facts.outRead, facts.outWritten)) {
     if (llvm::Error e = reserve(outStandIn, rows.outElements * elementBytes))
       return e;
     bases.out = outStandIn.data;

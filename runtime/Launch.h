@@ -86,8 +86,9 @@ private:
                                     const LaunchArgs &args, int64_t rank, int64_t elementBytes);
   llvm::Error placeScratch(const Plan &plan, const LaunchShape &shape,
                            std::vector<void *> &pointers);
-  /// Whether peers that access it as told reach the caller's memory at `address`.
-  bool isReachable(const void *address, bool read, bool written) const;
+  /// Whether peers that access it as told reach the caller's memory at `address`, and do so
+  /// in less time than a copy takes.
+  bool isReachable(const void *address, int64_t bytes, bool read, bool written) const;
   /// Makes room for `bytes`; what was in it is lost if it has to grow.
   llvm::Error reserve(Block &block, int64_t bytes);
 

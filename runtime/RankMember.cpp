@@ -312,6 +312,10 @@ llvm::Error RankMember::execute(const Prepared &prepared, const LaunchShape &sha
     return llvm::Error::success();
   if (plan->direct)
     reachPeers();
+  if (plan->bounceSources > 0 &&
+      !bounce.reserve(size_t(plan->bounceSources) * size_t(KernelArgs::bouncePiece)))
+    return llvm::make_error<RuntimeError>(Failure::Machine,
+                                          "no memory to read other processes through");
   // In shared memory, so that others can tell how far this rank got.
   KernelArgs &args = group.self().kernel;
   args.me = group.rank;
@@ -324,6 +328,8 @@ llvm::Error RankMember::execute(const Prepared &prepared, const LaunchShape &sha
   args.channels = prepared.channels.data();
   args.wait = &waitInKernel;
   args.read = &readInKernel;
+  args.bounce = bounce.data();
+  args.bounceBytes = int64_t(bounce.size());
   args.shards = shape.packed ? shape.uneven->tables() : nullptr;
   args.context = this;
   __atomic_store_n(&args.instruction, int64_t(0), __ATOMIC_RELAXED);

@@ -104,6 +104,7 @@ private:
   RankMemory memory;
   std::unordered_map<const LoadedProgram *, Prepared> programs;
   std::vector<Block> symmetric; ///< what allocate() gave out
+  AlignedBuffer bounce;         ///< KernelArgs::bounce
   /// By parity of the operation: this rank's buffers as others see them.
   std::array<Block, 2> shared;
   std::vector<void *> pointers;

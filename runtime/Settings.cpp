@@ -2,6 +2,7 @@
 #include "runtime/Settings.h"
 
 #include "runtime/Failure.h"
+#include "runtime/Faults.h"
 #include "runtime/Log.h"
 
 #include "llvm/ADT/StringExtras.h"
@@ -30,7 +31,7 @@ struct Entry {
   std::string_view description;
 };
 
-constexpr std::array<Entry, 15> table = {{
+constexpr std::array<Entry, 16> table = {{
     {Setting::Debug, "CCL_DEBUG", Kind::Level, "WARN",
      "How much is logged; each level includes those before it."},
     {Setting::DebugSubsys, "CCL_DEBUG_SUBSYS", Kind::Subsystems, "ALL",
@@ -60,6 +61,9 @@ constexpr std::array<Entry, 15> table = {{
     {Setting::Size, "CCL_SIZE", Kind::Number, "", "How many those are."},
     {Setting::Socket, "CCL_SOCKET", Kind::Path, "",
      "Path of the Unix socket at which they meet, in a folder that nobody else may enter."},
+    {Setting::FlightRecorder, "CCL_FLIGHT_RECORDER", Kind::Path, "",
+     "Where each rank writes its last operations when a communicator fails, for PyTorch's "
+     "fr_trace: the rank is appended, or put before `.json` if the path ends so."},
 }};
 
 constexpr bool isInEnumOrder() {
@@ -215,6 +219,13 @@ llvm::Expected<Settings> Settings::fromEnvironment(const char *const *environmen
     if (entry != table.end()) {
       if (llvm::Error e = settings.set(size_t(entry - table.begin()), value))
         return e;
+      continue;
+    }
+    // Not in the table: a release does not have it.
+    if (faults::enabled() && name == "CCL_FAULT") {
+      llvm::Expected<faults::Fault> fault = faults::parse(value);
+      if (!fault)
+        return fault.takeError();
       continue;
     }
     const std::string_view guess = nearest(name);

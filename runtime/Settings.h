@@ -31,7 +31,8 @@ enum class Setting : uint8_t {
   Via,
   Rank,
   Size,
-  Socket
+  Socket,
+  FlightRecorder
 };
 
 class Settings {

@@ -238,6 +238,7 @@ KernelRows UnevenShards::kernelRows(int64_t rank, bool padded) const {
       base = padded ? rank * thePaddedCount : own.start;
     }
     (out ? kernel.outElements : kernel.inElements) = elements;
+    (out ? kernel.callersOut : kernel.callersIn) = !padded && row.planNarrow == row.callerNarrow;
     (out ? kernel.outBase : kernel.inBase) = base;
     (out ? kernel.copyOut : kernel.copyIn) = copies(row, rank, padded, /*larger=*/false);
     (out ? kernel.copyOutWhole : kernel.copyInWhole) = copies(row, rank, padded, /*larger=*/true);

@@ -43,9 +43,11 @@ struct KernelRows {
   int64_t inElements = 0, outElements = 0;
   /// In place: the larger row, and where the plan's `in` and `out` begin in it.
   int64_t wholeElements = 0, inBase = 0, outBase = 0;
+  /// Out of place the caller's row is the same: the kernel may run on it. Without these a copy
+  /// may look like none, but the kernel's row is longer than the caller's.
+  bool callersIn = false, callersOut = false;
   /// From the caller's `in` to the kernel's `in`, and from the kernel's `out` to the caller's
-  /// `out`; places of memory that is not the caller's. Neighbours are one copy. Packed rows
-  /// that are as wide as the caller's need no copy: such lists are one copy from 0 to 0.
+  /// `out`, where the kernel's is other memory. Neighbours are one copy.
   std::vector<ShardCopy> copyIn, copyOut;
   /// The same for the larger row.
   std::vector<ShardCopy> copyInWhole, copyOutWhole;

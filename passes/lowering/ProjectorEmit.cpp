@@ -187,8 +187,10 @@ Value Projector::peerBuffer(Value buffer, AffineExpr peer, OpBuilder &b, Locatio
   if (!llvm::all_of(operands, [&](Value v) { return v == program.getMe(); }))
     return create(b);
   std::string text;
-  llvm::raw_string_ostream(text) << map << buffer;
-  Value &known = hoisted[{2, text, 0, 0}];
+  llvm::raw_string_ostream(text) << map;
+  // Not the buffer's text: to number one value all of the module is verified and walked.
+  const auto which = reinterpret_cast<intptr_t>(buffer.getAsOpaquePointer());
+  Value &known = hoisted[{2, text, int64_t(which), 0}];
   if (!known) {
     OpBuilder top(block);
     known = create(top);

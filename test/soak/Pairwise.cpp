@@ -9,6 +9,7 @@
 #include "test/soak/Dice.h"
 
 #include <array>
+#include <functional>
 #include <map>
 
 namespace ccl::soak {

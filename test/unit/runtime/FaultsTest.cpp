@@ -1,6 +1,6 @@
 //===- FaultsTest.cpp - Named fault points -----------------------------------------===//
-#include "runtime/Failure.h"
 #include "runtime/Faults.h"
+#include "runtime/Failure.h"
 #include "runtime/Settings.h"
 #include "test/unit/runtime/Processes.h"
 

@@ -116,8 +116,8 @@ TEST_CASE("how a child ended is told, once") {
       EXPECT(!watched.monitor->isGone(1));
       peers[0]->go.tell();
       watched.reported.wait();
-      EXPECT(watched.takeReports() == fmt::format("1: rank 1 (process {}) ended: exit status 3\n",
-                                                  peers[0]->child->pid()));
+      EXPECT(watched.takeReports() ==
+             fmt::format("1: rank 1 (process {}) ended: exit status 3\n", peers[0]->child->pid()));
       peers[1]->go.tell();
       watched.reported.wait();
       EXPECT(watched.takeReports() ==

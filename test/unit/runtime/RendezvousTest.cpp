@@ -33,6 +33,8 @@ using bootstrap::Message;
 namespace {
 
 constexpr Milliseconds plenty{20000};
+/// Far from every time-out, also on a busy machine under a sanitizer.
+constexpr int64_t prompt = 5000;
 
 void checkFine(const std::vector<Fared> &all) {
   for (const Fared &fared : all) {
@@ -327,7 +329,7 @@ TEST_CASE("ranks that do not fit together all hear who said what") {
     change(ranks);
     std::vector<Fared> all = overSockets ? meetOverSockets(ranks) : meetAll(ranks);
     for (const Fared &fared : all)
-      CHECK(fared.milliseconds < 1500);
+      CHECK(fared.milliseconds < prompt);
     CHECK(folder.isEmpty());
     return all;
   };
@@ -419,7 +421,7 @@ TEST_CASE("who does not come is named to those who came") {
   checkAll(all, Failure::Timeout, "ranks 1 and 3 of 4 did not come to", 1);
   for (const Fared &fared : all) {
     CHECK(fared.milliseconds >= 290);
-    CHECK(fared.milliseconds < 2000);
+    CHECK(fared.milliseconds < prompt);
   }
   CHECK(folder.isEmpty());
 
@@ -480,7 +482,7 @@ TEST_CASE("ranks that die, hang up or fail at a fault point") {
           for (const Fared &fared : all) {
             INFO(fared.message);
             CHECK_FALSE(fared.ok);
-            CHECK(fared.milliseconds < 1500);
+            CHECK(fared.milliseconds < prompt);
             CHECK(fared.leaked == 0);
             CHECK(fared.culprit == culprit);
             CHECK(fared.message.find(c.text) != std::string::npos);

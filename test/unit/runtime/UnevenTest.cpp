@@ -151,12 +151,16 @@ TEST_CASE("all-gather: rows, offsets and copies by hand") {
   CHECK(packed.wholeElements == 7);
   CHECK(packed.inBase == 5);
   CHECK(packed.outBase == 0);
+  CHECK(packed.callersIn);
+  CHECK(packed.callersOut);
   CHECK(packed.copyIn == std::vector<ShardCopy>{{0, 0, 2, 0}});
   CHECK(packed.copyOut == std::vector<ShardCopy>{{0, 0, 7, 0}});
   CHECK(packed.copyInWhole == std::vector<ShardCopy>{{0, 5, 2, 0}});
   CHECK(shards.kernelRows(1, false).copyIn.empty());
 
   KernelRows padded = shards.kernelRows(2, true);
+  CHECK_FALSE(padded.callersIn);
+  CHECK_FALSE(padded.callersOut);
   CHECK(padded.inElements == 5);
   CHECK(padded.wholeElements == 15);
   CHECK(padded.inBase == 10);
@@ -228,6 +232,8 @@ TEST_CASE("tables and copies of every collective, with rows of any width") {
             for (bool padded : {false, true}) {
               KernelRows kernel = shards.kernelRows(rank, padded);
               const int64_t pitch = shards.paddedCount();
+              CHECK((out ? kernel.callersOut : kernel.callersIn) ==
+                    (!padded && width == shardsOfCaller));
               int64_t base = out ? kernel.outBase : kernel.inBase;
               CHECK(base == (width == ranks ? 0 : padded ? rank * pitch : before));
               CHECK(base + (out ? kernel.outElements : kernel.inElements) <= kernel.wholeElements);

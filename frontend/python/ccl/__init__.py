@@ -1,0 +1,37 @@
+"""Collective communication, compiled: proved programs on NumPy arrays.
+
+>>> import ccl, numpy
+>>> def work(comm):
+...     x = numpy.full(1000, comm.rank, dtype="f4")
+...     return comm.all_reduce(x)[0]
+>>> ccl.run(work, ranks=4, method="threads")
+[6.0, 6.0, 6.0, 6.0]
+
+`open` and `run` make communicators, whose methods are the collectives. `compile` and
+`Algorithm` make programs of one's own. The errors are in `ccl.errors`.
+"""
+
+import os as _os
+
+from . import _ccl
+
+# Lines of these files are not what a user wrote.
+_ccl.set_package_folder(_os.path.join(_os.path.dirname(__file__), ""))
+
+from . import contract, errors
+from ._builder import Algorithm
+from ._ccl import Buffer, Contract, Place, Program
+from ._communicator import Communicator, Event, Memory, Stream, open, open_threads
+from ._programs import compile, generate, generators
+from ._run import run
+from .errors import (AbortedError, ArgumentError, Error, MachineError, MismatchError,
+                     ProgramError, TimeoutError, UnprovedError)
+
+__version__ = _ccl.version
+
+__all__ = [
+    "Algorithm", "Buffer", "Communicator", "Contract", "Event", "Memory", "Place", "Program",
+    "Stream", "compile", "contract", "errors", "generate", "generators", "open", "open_threads",
+    "run", "AbortedError", "ArgumentError", "Error", "MachineError", "MismatchError",
+    "ProgramError", "TimeoutError", "UnprovedError",
+]

@@ -1,0 +1,152 @@
+//===- Batch.cpp ----------------------------------------------------------------------===//
+#include "test/soak/Batch.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace ccl::soak {
+
+using cli::Lengths;
+
+//===----------------------------------------------------------------------===//
+// Launches of the matrix
+//===----------------------------------------------------------------------===//
+
+/// Lengths as of `ccl run --uneven`, from the counts of the matrix. Of an all_to_all they are
+/// those of a symmetric matrix, if they are for a launch in place.
+static Lengths unevenLengths(const model::Contract &contract, int64_t number, bool symmetric) {
+  const std::vector<int64_t> &counts = matrixCounts();
+  auto count = [&](int64_t i) { return counts[size_t((i * 5 + number) % int64_t(counts.size()))]; };
+  std::vector<std::vector<int64_t>> rows;
+  const bool pairs = contract.collective == model::Collective::AllToAll ||
+                     contract.collective == model::Collective::AllToAllV;
+  for (int64_t p = 0; p < (pairs ? contract.ranks : 1); ++p) {
+    std::vector<int64_t> &row = rows.emplace_back();
+    for (int64_t q = 0; q < contract.ranks; ++q)
+      row.push_back(count(!pairs ? q : symmetric ? std::min(p, q) + 3 * std::max(p, q) : p + 2 * q));
+  }
+  return llvm::cantFail(cli::unevenLengths(contract, rows));
+}
+
+std::vector<Launch> matrixLaunches(const Compiled &program, int64_t number, Milliseconds timeout) {
+  const model::Contract &contract = program.workload->contract();
+  std::vector<Launch> launches;
+  auto add = [&](Lengths lengths, bool inPlace) {
+    Launch &launch = launches.emplace_back();
+    launch.program = &program;
+    launch.lengths = std::move(lengths);
+    launch.inPlace = inPlace;
+    launch.round = uint64_t(number) * 64 + launches.size();
+    launch.timeout = timeout;
+  };
+  for (bool inPlace : {false, true}) {
+    for (int64_t count : matrixCounts())
+      add(count, inPlace);
+    if (model::hasUnevenForm(contract.collective))
+      for (int64_t i = 0; i < 2; ++i)
+        add(unevenLengths(contract, number + i, inPlace), inPlace);
+  }
+  return launches;
+}
+
+//===----------------------------------------------------------------------===//
+// Running
+//===----------------------------------------------------------------------===//
+
+namespace {
+
+/// What the ranks found about a launch.
+struct Result {
+  std::atomic<int64_t> entered, done; ///< ranks
+  std::atomic<int64_t> wrong, damaged, changed;
+};
+
+class RankOfBatch {
+public:
+  RankOfBatch(Member &member, const std::vector<Launch> &launches, const Shared<Result> &results,
+              Tally &tally)
+      : member(member), launches(launches), results(results), tally(tally) {}
+
+  llvm::Error run(size_t first) {
+    int64_t bytes = 0;
+    for (size_t i = first; i < launches.size(); ++i)
+      bytes = std::max(bytes, memoryBytes(launches[i], member.rank()));
+    LaunchingRank rank(bytes);
+    for (size_t i = first; i < launches.size(); ++i)
+      if (llvm::Error error = runOne(rank, launches[i], results[i])) {
+        member.abort("a rank of this run failed");
+        return error;
+      }
+    return llvm::Error::success();
+  }
+
+private:
+  llvm::Error runOne(LaunchingRank &rank, const Launch &launch, Result &result) {
+    ++result.entered;
+    llvm::Expected<Findings> found = rank.run(member, launch);
+    if (!found)
+      return found.takeError();
+    result.wrong += found->wrong;
+    // That all have come is all that a barrier does.
+    if (launch.program->unit.algorithm.collective == model::Collective::Barrier)
+      result.wrong += result.entered < member.ranks();
+    result.damaged += found->damaged;
+    result.changed += found->changed;
+    ++result.done;
+    ++tally.progress;
+    return llvm::Error::success();
+  }
+
+  Member &member;
+  const std::vector<Launch> &launches;
+  const Shared<Result> &results;
+  Tally &tally;
+};
+
+/// Counts launches [first, end) of which all ranks know; the first one that is not so, or `end`.
+size_t takeResults(const std::vector<Launch> &launches, const Shared<Result> &results, size_t first,
+                   Kind kind, Tally &tally) {
+  for (size_t i = first; i < launches.size(); ++i) {
+    const Unit &unit = launches[i].program->unit;
+    const Result &result = results[i];
+    if (result.done < unit.ranks)
+      return i;
+    ++tally.launches;
+    ++tally.byCollective[uint32_t(unit.algorithm.collective)];
+    if (Findings found{result.wrong, result.damaged, result.changed}; found.any()) {
+      ++tally.wrong;
+      say(fmt::format("wrong: {}: {}", found.str(), launches[i].command(name(kind))));
+    }
+  }
+  return launches.size();
+}
+
+} // namespace
+
+void runBatch(const std::vector<Launch> &launches, Kind kind, Tally &tally) {
+  if (launches.empty())
+    return;
+  const Shared<Result> results(launches.size());
+  const Unit &unit = launches.front().program->unit;
+  const Crew crew{kind, unit.ranks, unit.slotBytes, launches.front().timeout};
+  for (size_t first = 0; first < launches.size();) {
+    std::string failed = runCrew(
+        crew,
+        [&](std::unique_ptr<Member> member) {
+          return RankOfBatch(*member, launches, results, tally).run(first);
+        },
+        tally.progress);
+    const size_t end = takeResults(launches, results, first, kind, tally);
+    if (end == launches.size() && failed.empty())
+      return;
+    ++tally.failures;
+    const size_t at = std::min(end, launches.size() - 1);
+    say(fmt::format("failed: {}: {}", failed.empty() ? "a rank did not finish" : failed,
+                    launches[at].command(name(kind))));
+    for (first = end; first < launches.size() && launches[first].program == launches[at].program;)
+      ++first;
+  }
+}
+
+} // namespace ccl::soak

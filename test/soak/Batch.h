@@ -1,0 +1,30 @@
+//===- Batch.h - Many launches on one communicator ----------------------------------===//
+#pragma once
+
+#include "test/soak/Crew.h"
+#include "test/soak/Launches.h"
+
+namespace ccl::soak {
+
+/// What was found so far; lies in memory that all processes share.
+struct Tally {
+  std::atomic<int64_t> programs; ///< compiled and run
+  std::atomic<int64_t> refusals; ///< of pairs that do not exist, as it should be
+  std::atomic<int64_t> launches; ///< judged, over all ranks
+  std::atomic<int64_t> wrong;    ///< launches with wrong elements, pairs that were not refused
+  std::atomic<int64_t> failures; ///< launches or programs that ended with an error
+  std::atomic<int64_t> progress; ///< grows as long as something happens
+  std::atomic<int64_t> byCollective[uint32_t(model::Collective::Custom)]; ///< launches
+  /// 0, 1 if something is wrong, 3 if something failed.
+  int exitStatus() const { return wrong ? 1 : failures ? 3 : 0; }
+};
+
+/// The launches that the matrix asks of a program: all counts, uneven ones where they exist,
+/// in place and not. `number` makes them differ between programs.
+std::vector<Launch> matrixLaunches(const Compiled &program, int64_t number, Milliseconds timeout);
+
+/// Runs launches of programs for the same ranks and slots. What is wrong is said in a line; after
+/// an error the other launches of that program are left out.
+void runBatch(const std::vector<Launch> &launches, Kind kind, Tally &tally);
+
+} // namespace ccl::soak

@@ -1,0 +1,45 @@
+//===- Soak.h - Long runs that look for what is wrong ---------------------------------===//
+//
+// Each verb says what is wrong on stdout, a line each, then a summary; progress goes to stderr.
+// Exit status: 0 nothing is wrong, 1 something is, 2 usage, 3 something failed.
+//===----------------------------------------------------------------------===//
+#pragma once
+
+#include "test/soak/Crew.h"
+#include "test/soak/Units.h"
+
+namespace ccl::soak {
+
+struct MatrixOptions {
+  UnitFilter filter;
+  std::optional<int64_t> sample; ///< pairwise, at most so many programs (0: as needed)
+  uint64_t seed = 1;
+  int64_t part = 0, parts = 1; ///< of the programs: every parts-th
+  std::vector<Kind> kinds;
+  int64_t jobs = 1;
+  Milliseconds timeout{30000};
+};
+/// Collectives x generators x types x reductions x counts x ranks x forms x kinds of ranks.
+int runMatrix(const MatrixOptions &options);
+
+struct RandomOptions {
+  int64_t collectives = 20000; ///< launches for each kind of ranks
+  uint64_t seed = 1;
+  int64_t ranks = 4;
+  int64_t onlyEpoch = -1; ///< to see one again
+  std::vector<Kind> kinds;
+  Milliseconds timeout{30000};
+};
+/// Random programs, sizes, forms, memory, sleeps; communicators that come and go.
+int runRandom(const RandomOptions &options);
+
+struct LargeOptions {
+  int64_t elements = 10556587;
+  int64_t bytes = int64_t(5) << 30; ///< of the largest buffer; 0: without it
+  std::vector<Kind> kinds;
+  Milliseconds timeout{120000};
+};
+/// 10556587 elements of some types, and one buffer of 5 GiB.
+int runLarge(const LargeOptions &options);
+
+} // namespace ccl::soak

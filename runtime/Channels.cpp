@@ -16,14 +16,11 @@ llvm::Error malformed(fmt::format_string<T...> format, T &&...values) {
 
 } // namespace
 
-void ChannelSet::release(bool mayBeInUse) {
-  for (const Block &block : blocks)
-    world.release(block, mayBeInUse);
+void ChannelSet::takeBlocks(std::vector<Block> &large, std::vector<Block> &tables) {
+  large.insert(large.end(), blocks.begin(), blocks.end());
+  tables.insert(tables.end(), directories.begin(), directories.end());
   blocks.clear();
-  directory = {};
-  entries = 0;
-  incoming.clear();
-  ends.clear();
+  directories.clear();
 }
 
 /// Calls visit(family, index of the family, peer) for every channel end of the kernel.
@@ -84,7 +81,7 @@ llvm::Error ChannelSet::append(const DirectoryEntry &entry) {
         world.allocate(std::max<size_t>(16, 2 * capacity) * sizeof(DirectoryEntry));
     if (!larger)
       return larger.takeError();
-    blocks.push_back(*larger);
+    directories.push_back(*larger);
     if (entries > 0)
       std::memcpy(larger->data, directory.data, entries * sizeof(DirectoryEntry));
     directory = *larger;

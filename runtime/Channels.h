@@ -37,8 +37,8 @@ class ChannelSet {
 public:
   ChannelSet(World &world, int64_t slotBytes, int64_t rank, int64_t ranks)
       : world(world), slotBytes(slotBytes), rank(rank), ranks(ranks) {}
-  /// `mayBeInUse` as for World::release.
-  void release(bool mayBeInUse);
+  /// Hands over all memory: that of channels, and directories.
+  void takeBlocks(std::vector<Block> &large, std::vector<Block> &tables);
 
   /// Before the entry of a launch: makes the channels that `kernel` receives through.
   /// `indexInSet` is this rank's index among those of the kernel. Fails if the plan is
@@ -81,7 +81,7 @@ private:
 
   World &world;
   const int64_t slotBytes, rank, ranks;
-  std::vector<Block> blocks; ///< channels and directories, old ones too
+  std::vector<Block> blocks, directories; ///< old directories, too
   Block directory;
   uint64_t entries = 0;
   std::map<ChannelKey, Channel *> incoming;

@@ -81,6 +81,7 @@ struct ControlBlock {
   alignas(cacheLine) std::atomic<int32_t> failedBy{0};  ///< 1 + the rank whose record counts
   std::atomic<int32_t> decidedBy{0}; ///< 1 + the rank whose offer is what survivors use
   std::atomic<int32_t> leavers{0};
+  std::atomic<int32_t> givers{0}; ///< ranks that gave their memory back, but the owner
 
   RankState &rank(int64_t r) {
     return *std::launder(

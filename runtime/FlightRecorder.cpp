@@ -77,6 +77,13 @@ std::string_view torchName(ElementType type) {
   return "Float";
 }
 
+/// One tensor of one dimension. (Braces in braces would be a copy of the inner list.)
+json::Array sizes(int64_t elements) {
+  json::Array list;
+  list.push_back(json::Array{elements});
+  return list;
+}
+
 json::Value timeOrNull(int64_t time) { return time ? json::Value(time) : json::Value(nullptr); }
 
 json::Object toJson(const Entry &entry, const Group &group) {
@@ -92,9 +99,9 @@ json::Object toJson(const Entry &entry, const Group &group) {
       // Until torch 2.14 the tool refuses every library but nccl and xccl.
       {"profiling_name", fmt::format("nccl:{}", torchName(operation))},
       {"time_created_ns", entry.created},
-      {"input_sizes", json::Array{json::Array{operation.inElements}}},
+      {"input_sizes", sizes(operation.inElements)},
       {"input_dtypes", json::Array{type}},
-      {"output_sizes", json::Array{json::Array{operation.outElements}}},
+      {"output_sizes", sizes(operation.outElements)},
       {"output_dtypes", json::Array{type}},
       {"state", entry.completed ? "completed"
                 : entry.started ? "started"

@@ -43,13 +43,8 @@ Group::Group(std::shared_ptr<World> world, ControlBlock *block, int64_t rank)
 Group::~Group() {
   theWorld->ignore(this);
   self().left.store(true, std::memory_order_release);
-  ControlBlock *block = &control;
-  const bool owns = rank == 0;
-  const size_t bytes = block->bytes;
-  // The last to leave may free it at once, so this is the last touch of all but the owner.
   control.leavers.fetch_add(1, std::memory_order_acq_rel);
-  if (owns)
-    theWorld->releaseWhenLeft({reinterpret_cast<char *>(block), bytes});
+  theWorld->depart(&control, rank == 0, std::move(leftovers));
 }
 
 //===----------------------------------------------------------------------===//

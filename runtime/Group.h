@@ -20,6 +20,8 @@ public:
   Group(std::shared_ptr<World> world, ControlBlock *control, int64_t rank);
   /// Leaves: others hear of it, and the block lives until the last has left.
   ~Group() override;
+  /// What this rank gives back once all have left.
+  void giveBack(std::vector<Block> blocks) { leftovers = std::move(blocks); }
   Group(const Group &) = delete;
 
   const int64_t rank, ranks;
@@ -86,6 +88,7 @@ private:
   int32_t lastPeer = waitsForNobody;
   mutable std::mutex failureMutex;
   bool wroteRecord = false;
+  std::vector<Block> leftovers;
 };
 
 template <typename Ready, typename Describe>

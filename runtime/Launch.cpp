@@ -247,10 +247,10 @@ llvm::Expected<LaunchShape> findShape(const Plan &plan, const RankFacts &facts, 
   return shape;
 }
 
-void RankMemory::release(bool mayBeInUse) {
+void RankMemory::takeBlocks(std::vector<Block> &blocks) {
   for (Block *block : {&scratch, &inStandIn, &outStandIn})
     if (*block)
-      world.release(std::exchange(*block, {}), mayBeInUse);
+      blocks.push_back(std::exchange(*block, {}));
 }
 
 llvm::Error RankMemory::reserve(Block &block, int64_t bytes) {

@@ -58,8 +58,8 @@ llvm::Expected<LaunchShape> findShape(const Plan &plan, const RankFacts &facts, 
 class RankMemory {
 public:
   explicit RankMemory(World &world) : world(world) {}
-  /// `mayBeInUse` as for World::release.
-  void release(bool mayBeInUse);
+  /// Hands over all memory.
+  void takeBlocks(std::vector<Block> &blocks);
 
   /// Fills `pointers` (one per plan buffer) and copies the input where the kernel
   /// does not take it from the caller's buffer: because the form or the padding asks for

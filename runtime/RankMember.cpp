@@ -31,15 +31,21 @@ RankMember::~RankMember() {
   (void)CCL_FAULT(Destroy, group.worldRank(group.rank));
   if (group.hasFailed())
     dump();
-  // Programs leave channels balanced and wait for those who read here, so after a good
-  // launch nobody uses this rank's memory; after a failure somebody might.
-  const bool mayBeInUse = group.hasFailed();
-  channels.release(mayBeInUse);
-  memory.release(mayBeInUse);
-  for (const std::vector<Block> &blocks : {symmetric, std::vector(shared.begin(), shared.end())})
-    for (const Block &block : blocks)
-      if (block)
-        group.world().release(block, mayBeInUse);
+  std::vector<Block> large = std::move(symmetric), tables;
+  channels.takeBlocks(large, tables);
+  memory.takeBlocks(large);
+  for (const Block &table : shared)
+    if (table)
+      tables.push_back(table);
+  if (!group.hasFailed()) {
+    large.insert(large.end(), tables.begin(), tables.end());
+    group.giveBack(std::move(large));
+    return;
+  }
+  // Who has not noticed the failure yet may still read and write there. It can do with
+  // zeros for data, but not for addresses: the tables stay until the world ends.
+  for (const Block &block : large)
+    group.world().release(block, true);
 }
 
 llvm::Error RankMember::guarded(Milliseconds timeout, std::string_view what,

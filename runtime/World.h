@@ -42,8 +42,10 @@ public:
   /// Gives it back. `mayBeInUse`: after a failure a peer might still write there, so the
   /// place is never used again (its pages are given back all the same).
   virtual void release(Block block, bool mayBeInUse) = 0;
-  /// Gives a control block back once all its ranks have left: now or at a later call.
-  void releaseWhenLeft(Block block);
+  /// A rank has left a communicator. Its memory is given back once all have left, at this or
+  /// a later call: others may still be looking something up there. The control block, if
+  /// this rank `owns` it, once all have given back theirs.
+  void depart(ControlBlock *control, bool owns, std::vector<Block> blocks);
 
   /// An address of this process as others can use it, and such a one of `rank` as this
   /// process can: mapped, or with KernelArgs::remoteBit if only `read` gets at it.
@@ -72,9 +74,14 @@ public:
   virtual void ignore(Listener *listener) = 0;
 
 private:
+  struct Departed {
+    ControlBlock *control;
+    bool owns, gaveBack;
+    std::vector<Block> blocks;
+  };
   bool readable = false;
   std::mutex departing;
-  std::vector<Block> departed; ///< control blocks that some rank still uses
+  std::vector<Departed> departed;
 };
 
 /// Threads of this process.

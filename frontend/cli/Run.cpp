@@ -63,6 +63,8 @@ private:
   llvm::Error onProcess(int64_t ranks, const Part &part);
   llvm::Error onProcesses(int64_t ranks, const Part &part);
   MemberOptions memberOptions() const;
+  /// Of ranks that are started by themselves, the first one does.
+  bool speaks() const { return options.rank.value_or(0) == 0; }
   int findLengths(const Plan &plan, ElementType type, MeasureOptions &measuring,
                   std::vector<Lengths> &sizes);
   int checkMemory(const Workload &workload, const std::vector<Lengths> &sizes);
@@ -274,7 +276,8 @@ int Runner::runInstance(size_t index) {
     for (std::optional<model::Reduction> reduction : reductions)
       if (int status = runSeries(instance.clone(), type, reduction))
         return status;
-  table.footer();
+  if (speaks())
+    table.footer();
   return Fine;
 }
 
@@ -472,6 +475,8 @@ static std::string proofText(const Plan &plan, const CompileStats &stats) {
 
 void Runner::describe(const Plan &plan, const CompileStats &stats, ElementType type,
                       model::Reduction reduction) {
+  if (!speaks())
+    return;
   auto plural = [](int64_t count, const char *what) {
     return fmt::format("{} {}{}", count, what, count == 1 ? "" : "s");
   };

@@ -24,7 +24,9 @@ static Lengths unevenLengths(const model::Contract &contract, int64_t number, bo
   for (int64_t p = 0; p < (pairs ? contract.ranks : 1); ++p) {
     std::vector<int64_t> &row = rows.emplace_back();
     for (int64_t q = 0; q < contract.ranks; ++q)
-      row.push_back(count(!pairs ? q : symmetric ? std::min(p, q) + 3 * std::max(p, q) : p + 2 * q));
+      row.push_back(count(!pairs      ? q
+                          : symmetric ? std::min(p, q) + 3 * std::max(p, q)
+                                      : p + 2 * q));
   }
   return llvm::cantFail(cli::unevenLengths(contract, rows));
 }

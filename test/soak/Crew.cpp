@@ -84,8 +84,7 @@ std::optional<std::vector<Kind>> parseKinds(std::string_view text) {
   return std::nullopt;
 }
 
-std::string waitForChild(pid_t child, const std::atomic<int64_t> &progress,
-                         Milliseconds patience) {
+std::string waitForChild(pid_t child, const std::atomic<int64_t> &progress, Milliseconds patience) {
   Clock::time_point moved = Clock::now();
   int64_t last = progress;
   int status = 0;

@@ -47,7 +47,7 @@ private:
 struct Crew {
   Kind kind = Kind::Threads;
   int64_t ranks = 1;
-  int64_t slotBytes = 0; ///< 0: the default
+  int64_t slotBytes = 0;                 ///< 0: the default
   Milliseconds timeout = defaultTimeout; ///< of joining; without progress a job gets four of it
 };
 

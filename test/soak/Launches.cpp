@@ -132,8 +132,8 @@ llvm::Expected<Findings> LaunchingRank::run(Member &member, const Launch &launch
   found.damaged = first.countDamaged(size);
   if (!launch.inPlace) {
     found.damaged += second.countDamaged(size);
-    found.changed = work.countChanged(rank, launch.round, work.inElements(rank, launch.lengths),
-                                      args.in);
+    found.changed =
+        work.countChanged(rank, launch.round, work.inElements(rank, launch.lengths), args.in);
   }
   return found;
 }

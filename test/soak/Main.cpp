@@ -15,20 +15,18 @@ namespace {
 /// Runs the verb that was named.
 using Action = std::function<int()>;
 
-CLI::Validator kinds(std::vector<Kind> &parsed) {
-  return CLI::Validator(
-      [&parsed](std::string &text) {
-        std::optional<std::vector<Kind>> found = parseKinds(text);
-        parsed = found.value_or(std::vector<Kind>());
-        return found ? std::string() : "expected threads, processes or both";
-      },
-      "threads|processes|both");
-}
-
 /// What every verb takes.
 void addCommon(CLI::App &verb, std::vector<Kind> &parsed, Milliseconds &timeout) {
   parsed = {Kind::Threads, Kind::Processes};
-  verb.add_option("--ranks", "what a rank is (default: both, in turn)")->check(kinds(parsed));
+  verb.add_option_function<std::string>(
+      "--ranks",
+      [&parsed](const std::string &text) {
+        std::optional<std::vector<Kind>> found = parseKinds(text);
+        if (!found)
+          throw CLI::ValidationError("--ranks", "expected threads, processes or both, got " + text);
+        parsed = std::move(*found);
+      },
+      "what a rank is: threads, processes or both, in turn (default)");
   verb.add_option_function<int64_t>(
           "--timeout", [&timeout](int64_t seconds) { timeout = Milliseconds(seconds * 1000); },
           "seconds until a launch is given up")

@@ -123,8 +123,8 @@ void Matrix::runUnits(const std::vector<Unit> &units, size_t number) {
       continue;
     }
     programs.push_back(std::make_unique<Compiled>(std::move(*compiled)));
-    std::vector<Launch> more = matrixLaunches(
-        *programs.back(), int64_t(number * programsOfBatch + i), options.timeout);
+    std::vector<Launch> more =
+        matrixLaunches(*programs.back(), int64_t(number * programsOfBatch + i), options.timeout);
     launches.insert(launches.end(), more.begin(), more.end());
   }
   for (Kind kind : options.kinds)

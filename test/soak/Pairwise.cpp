@@ -27,8 +27,8 @@ public:
   explicit Space(const UnitFilter &filter);
 
   int size(int axis) const {
-    const size_t sizes[numAxes] = {algorithms.size(), allTypes().size(), reductions.size(),
-                                   ranks.size(),      3,                 2};
+    const size_t sizes[numAxes] = {
+        algorithms.size(), allTypes().size(), reductions.size(), ranks.size(), 3, 2};
     return int(sizes[axis]);
   }
   Unit unit(const Choice &choice) const;

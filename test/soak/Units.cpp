@@ -29,9 +29,8 @@ bool Unit::exists() const {
 }
 
 std::string Unit::str() const {
-  std::string text =
-      fmt::format("{}/{} {}", model::name(algorithm.collective), algorithm.generator->name.str(),
-                  name(type));
+  std::string text = fmt::format("{}/{} {}", model::name(algorithm.collective),
+                                 algorithm.generator->name.str(), name(type));
   if (reduction != Reduction::None)
     text += fmt::format(" {}", model::name(reduction));
   text += fmt::format(" {} ranks {}", ranks, via);
@@ -43,10 +42,9 @@ std::string Unit::str() const {
 }
 
 std::string Unit::options() const {
-  std::string text =
-      fmt::format("--collective {} --algorithm {} -n {} -d {} --via {}",
-                  model::name(algorithm.collective), algorithm.generator->name.str(), ranks,
-                  name(type), via);
+  std::string text = fmt::format("--collective {} --algorithm {} -n {} -d {} --via {}",
+                                 model::name(algorithm.collective), algorithm.generator->name.str(),
+                                 ranks, name(type), via);
   if (reduction != Reduction::None)
     text += fmt::format(" -o {}", model::name(reduction));
   if (root)
@@ -151,9 +149,8 @@ std::vector<Unit> matrixUnits(const UnitFilter &filter, std::vector<Unit> &refus
   std::vector<int64_t> rankCounts = filter.ranks.empty() ? matrixRanks() : filter.ranks;
   for (const Algorithm &algorithm : allAlgorithms())
     for (ElementType type : allTypes())
-      for (Reduction reduction : model::reduces(algorithm.collective)
-                                     ? allReductions()
-                                     : std::vector{Reduction::None})
+      for (Reduction reduction :
+           model::reduces(algorithm.collective) ? allReductions() : std::vector{Reduction::None})
         for (int64_t ranks : rankCounts) {
           // A barrier has no elements.
           if (algorithm.collective == Collective::Barrier && type != ElementType::F32)

@@ -106,7 +106,9 @@ TEST_CASE("the keys of PyTorch's format") {
   CHECK(first.getString("state") == "completed");
   CHECK(first.getBoolean("retired") == true);
   CHECK(first.getInteger("collective_seq_id") == 1);
-  CHECK(*first.getArray("input_sizes") == llvm::json::Array{llvm::json::Array{1024}});
+  REQUIRE(first.getArray("input_sizes")->size() == 1); // a list of tensors' shapes
+  CHECK(*(*first.getArray("input_sizes"))[0].getAsArray() == llvm::json::Array{1024});
+  CHECK(*(*second.getArray("output_sizes"))[0].getAsArray() == llvm::json::Array{2048});
   CHECK(*first.getArray("output_dtypes") == llvm::json::Array{"BFloat16"});
   CHECK(*first.getArray("process_group") == llvm::json::Array{"world", "all ranks"});
   CHECK(first.getString("ccl_program") == "ring (hash ab12)");

@@ -1,0 +1,345 @@
+//===- FaultCase.cpp - Forks the ranks, lets one fail, judges ------------------------------===//
+#include "test/soak/FaultCase.h"
+
+#include <fmt/ranges.h>
+
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstring>
+
+namespace ccl::soak {
+namespace {
+
+using faults::Action;
+using faults::Point;
+
+/// A dead rank must be known to all after that.
+constexpr Milliseconds deathKnown{2000};
+/// More than that is a hang, whatever happened.
+constexpr Milliseconds longestCase{30000};
+
+class Job {
+public:
+  Job(const FaultCase &fault, const ProgramPool &pool)
+      : fault(fault), pool(pool), reports(size_t(fault.ranks)),
+        processes(size_t(fault.ranks)) {}
+  ~Job();
+  Verdict run();
+
+private:
+  struct Process {
+    pid_t pid = 0;
+    bool ended = false, stopped = false;
+    int status = 0;
+  };
+  void problem(const std::string &text) {
+    if (verdict.problem.empty())
+      verdict.problem = text;
+  }
+  bool forkRanks();
+  void look();
+  bool waitUntil(const std::function<bool()> &ready, const char *what);
+  void strike();
+  void judge();
+  void judgeSurvivor(int64_t rank);
+  void judgeVictim();
+  void release();
+  std::string whereAll() const;
+  bool isSurvivor(int64_t rank) const { return rank != fault.victim; }
+  bool hasLeft(int64_t rank) const {
+    return processes[size_t(rank)].ended || reports[size_t(rank)].phase.load() == Phase::Left;
+  }
+
+  const FaultCase &fault;
+  const ProgramPool &pool;
+  Shared<RankReport> reports;
+  std::vector<Process> processes;
+  const int64_t begun = nowNanoseconds();
+  int64_t struck = 0; ///< when the fault was seen to have happened, ns
+  Verdict verdict;
+};
+
+Job::~Job() {
+  for (const Process &process : processes)
+    if (process.pid > 0 && !process.ended) {
+      kill(process.pid, SIGKILL);
+      waitpid(process.pid, nullptr, 0);
+    }
+}
+
+bool Job::forkRanks() {
+  std::vector<int> hub, spokes;
+  for (int64_t r = 1; r < fault.ranks; ++r) {
+    int ends[2];
+    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0)
+      return problem(fmt::format("no socketpair: {}", strerror(errno))), false;
+    hub.push_back(ends[0]);
+    spokes.push_back(ends[1]);
+  }
+  std::fflush(nullptr);
+  const pid_t parent = getpid();
+  for (int64_t r = 0; r < fault.ranks; ++r) {
+    const pid_t pid = fork();
+    if (pid == 0) {
+      prctl(PR_SET_PDEATHSIG, SIGKILL);
+      if (getppid() != parent)
+        _exit(3);
+      std::vector<int> mine;
+      for (size_t i = 0; i < hub.size(); ++i) {
+        const bool isMine = r == 0 || int64_t(i) + 1 == r;
+        const int end = r == 0 ? hub[i] : spokes[i];
+        close(r == 0 ? spokes[i] : hub[i]);
+        if (isMine)
+          mine.push_back(end);
+        else
+          close(end);
+      }
+      runFaultRank(fault, r, std::move(mine), pool, reports[size_t(r)]);
+      std::fflush(nullptr);
+      _exit(0);
+    }
+    if (pid < 0)
+      problem(fmt::format("no fork: {}", strerror(errno)));
+    processes[size_t(r)].pid = pid;
+  }
+  for (const std::vector<int> &sockets : {hub, spokes})
+    for (int socket : sockets)
+      close(socket);
+  return verdict.problem.empty();
+}
+
+/// Which ranks have ended or stopped.
+void Job::look() {
+  for (int64_t r = 0; r < fault.ranks; ++r) {
+    Process &process = processes[size_t(r)];
+    int status = 0;
+    if (process.ended || waitpid(process.pid, &status, WNOHANG | WUNTRACED) <= 0)
+      continue;
+    if (WIFSTOPPED(status)) {
+      process.stopped = true;
+    } else {
+      process.ended = true;
+      process.status = status;
+      const bool wanted = r == fault.victim && WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL;
+      if (status != 0 && !wanted)
+        problem(WIFSIGNALED(status)
+                    ? fmt::format("rank {} was killed by signal {}", r, WTERMSIG(status))
+                    : fmt::format("rank {} ended with status {}", r, WEXITSTATUS(status)));
+    }
+    if (r == fault.victim && struck == 0 && (process.stopped || status != 0))
+      struck = nowNanoseconds();
+  }
+}
+
+bool Job::waitUntil(const std::function<bool()> &ready, const char *what) {
+  while (!ready()) {
+    look();
+    if (!verdict.problem.empty())
+      return false;
+    if (nowNanoseconds() - begun > std::chrono::nanoseconds(longestCase).count()) {
+      problem(fmt::format("HANG: {} took more than {} ms; {}", what, longestCase.count(),
+                          whereAll()));
+      return false;
+    }
+    usleep(100);
+  }
+  look();
+  return true;
+}
+
+std::string Job::whereAll() const {
+  std::string text;
+  for (int64_t r = 0; r < fault.ranks; ++r) {
+    const Process &process = processes[size_t(r)];
+    const RankReport &report = reports[size_t(r)];
+    text += fmt::format("{}rank {}: {}, launch {}{}{}", r ? "; " : "", r, name(report.phase.load()),
+                        report.launches.load(), process.ended     ? ", ended"
+                                                : process.stopped ? ", stopped"
+                                                                  : "",
+                        report.text[0] ? fmt::format(" ({})", report.text) : "");
+  }
+  return text;
+}
+
+/// Signals the victim, if it does not do that itself.
+void Job::strike() {
+  if (fault.point)
+    return;
+  if (!fault.early &&
+      !waitUntil(
+          [&] {
+            for (int64_t r = 0; r < fault.ranks; ++r)
+              if (reports[size_t(r)].phase.load() == Phase::Joining)
+                return false;
+            return true;
+          },
+          "joining"))
+    return;
+  usleep(useconds_t(fault.after.count()));
+  struck = nowNanoseconds();
+  kill(processes[size_t(fault.victim)].pid, fault.action == Action::Kill ? SIGKILL : SIGSTOP);
+}
+
+/// Lets a stopped victim go on, or ends it.
+void Job::release() {
+  Process &victim = processes[size_t(fault.victim)];
+  if (victim.ended || fault.action != Action::Stop)
+    return;
+  if (fault.killStopped) {
+    kill(victim.pid, SIGKILL);
+    return;
+  }
+  kill(victim.pid, SIGCONT);
+}
+
+void Job::judgeSurvivor(int64_t rank) {
+  const RankReport &report = reports[size_t(rank)];
+  const RankReport *first = nullptr; ///< the first survivor that had an error
+  for (int64_t r = 0; r < fault.ranks && !first; ++r)
+    if (isSurvivor(r) && reports[size_t(r)].failedAt.load())
+      first = &reports[size_t(r)];
+  if (report.problem[0])
+    return problem(fmt::format("rank {}: {}", rank, report.problem));
+  if (!report.failedAt.load()) {
+    // Fine only for one who had nothing left to do with the victim.
+    if (fault.point != Point::Destroy)
+      problem(fmt::format("rank {} ended without an error; {}", rank, whereAll()));
+    return;
+  }
+  const Failure expected = fault.action == Action::Stop ? Failure::Timeout : Failure::Machine;
+  if (report.category != int32_t(expected) || report.culprit != fault.victim)
+    return problem(fmt::format("rank {} has category {} and culprit {}, expected {} and {}: {}",
+                               rank, report.category, report.culprit, int(expected), fault.victim,
+                               report.text));
+  // While ranks meet, each may know it from another.
+  if (!report.failedToJoin && !first->failedToJoin && strcmp(report.text, first->text) != 0)
+    return problem(
+        fmt::format("two survivors, two errors: '{}' and '{}'", report.text, first->text));
+  // What happened in the victim itself is seen a moment later; closing is not seen at all.
+  const int64_t since = struck ? struck : reports[size_t(fault.victim)].lastStep.load();
+  const auto took = std::chrono::duration_cast<Milliseconds>(
+      std::chrono::nanoseconds(report.failedAt.load() - since));
+  verdict.slowest = std::max(verdict.slowest, took);
+  const Milliseconds allowed =
+      fault.action == Action::Stop ? stoppedTimeout + Milliseconds(1000) : deathKnown;
+  if (took > allowed)
+    problem(fmt::format("rank {} had its error after {} ms, {} are allowed: {}", rank, took.count(),
+                        allowed.count(), report.text));
+  if (report.failedToJoin)
+    return; // there was no communicator yet
+  if (!report.newRanks.load())
+    return problem(fmt::format("rank {} was refused by rebuild: {}", rank, report.refused));
+  ++verdict.survivorsRebuilt;
+  if (fault.point != Point::Destroy && report.newRanks.load() != fault.ranks - 1)
+    problem(fmt::format("rank {} goes on with {} ranks, not {}; {}", rank, report.newRanks.load(),
+                        fault.ranks - 1, whereAll()));
+}
+
+/// One that lives has the error of all, and nobody goes on with it.
+void Job::judgeVictim() {
+  const Process &victim = processes[size_t(fault.victim)];
+  const RankReport &report = reports[size_t(fault.victim)];
+  if (WIFSIGNALED(victim.status))
+    return;
+  if (report.problem[0])
+    return problem(fmt::format("rank {} (the victim): {}", fault.victim, report.problem));
+  if (!report.failedAt.load()) {
+    if (fault.point != Point::Destroy)
+      problem(fmt::format("rank {} (the victim) ended without an error", fault.victim));
+    return;
+  }
+  for (int64_t r = 0; r < fault.ranks; ++r)
+    if (isSurvivor(r) && reports[size_t(r)].failedAt.load() && !reports[size_t(r)].failedToJoin &&
+        !report.failedToJoin && strcmp(reports[size_t(r)].text, report.text) != 0)
+      return problem(fmt::format("the victim has another error than rank {}: '{}' and '{}'", r,
+                                 report.text, reports[size_t(r)].text));
+  if (report.newRanks.load())
+    problem(fmt::format("the victim goes on in a communicator of {} ranks",
+                        report.newRanks.load()));
+}
+
+void Job::judge() {
+  for (int64_t r = 0; r < fault.ranks; ++r)
+    verdict.failed |= reports[size_t(r)].failedAt.load() != 0;
+  if (fault.point && struck == 0 && !verdict.failed &&
+      (fault.action != Action::Close || fault.point != Point::Destroy)) {
+    // Nobody passed the point often enough, so all must be well.
+    verdict.reached = false;
+    for (int64_t r = 0; r < fault.ranks; ++r)
+      if (reports[size_t(r)].problem[0])
+        problem(fmt::format("rank {}: {}", r, reports[size_t(r)].problem));
+    return;
+  }
+  for (int64_t r = 0; r < fault.ranks; ++r)
+    if (isSurvivor(r))
+      judgeSurvivor(r);
+  judgeVictim();
+}
+
+Verdict Job::run() {
+  if (!forkRanks())
+    return verdict;
+  strike();
+  auto survivorsLeft = [&] {
+    for (int64_t r = 0; r < fault.ranks; ++r)
+      if (isSurvivor(r) && !hasLeft(r))
+        return false;
+    return true;
+  };
+  if (!waitUntil(survivorsLeft, "the survivors' part"))
+    return verdict;
+  release();
+  auto allEnded = [&] {
+    return std::all_of(processes.begin(), processes.end(), [](const Process &p) { return p.ended; });
+  };
+  if (!waitUntil(allEnded, "ending"))
+    return verdict;
+  judge();
+  if (waitpid(-1, nullptr, WNOHANG) >= 0 || errno != ECHILD)
+    problem("there are processes left");
+  return verdict;
+}
+
+} // namespace
+
+std::string_view name(Phase phase) {
+  switch (phase) {
+  case Phase::Joining: return "joins";
+  case Phase::Launching: return "launches";
+  case Phase::Failed: return "had an error";
+  case Phase::Rebuilding: return "rebuilds";
+  case Phase::Checking: return "goes on";
+  case Phase::Left: return "is done";
+  }
+  return "?";
+}
+
+int64_t nowNanoseconds() {
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(
+             std::chrono::steady_clock::now().time_since_epoch())
+      .count();
+}
+
+std::string FaultCase::str() const {
+  static constexpr std::string_view verbs[] = {"kill", "stop", "close"};
+  std::string where;
+  if (point)
+    for (const faults::PointRow &row : faults::points())
+      if (row.point == *point)
+        where = fmt::format("at {}, time {}", row.name, nth);
+  if (!point)
+    where = fmt::format("{} us after {}", after.count(), early ? "the start" : "all had joined");
+  return fmt::format("{} rank {} of {} {} (seed {})", verbs[size_t(action)], victim, ranks, where,
+                     seed);
+}
+
+Verdict runFaultCase(const FaultCase &fault, const ProgramPool &pool) {
+  return Job(fault, pool).run();
+}
+
+} // namespace ccl::soak

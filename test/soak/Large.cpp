@@ -1,0 +1,95 @@
+//===- Large.cpp - Large counts ---------------------------------------------------------------===//
+#include "frontend/cli/Sizes.h"
+#include "runtime/Backoff.h"
+#include "test/soak/LargeSparse.h"
+#include "test/soak/Soak.h"
+
+#include <fmt/format.h>
+
+#include <fstream>
+
+namespace ccl::soak {
+namespace {
+
+using model::Collective;
+
+/// The defaults of collectives whose buffers fit; a count that no power of two divides.
+void runElements(const LargeOptions &options, Tally &tally) {
+  for (Collective collective :
+       {Collective::AllReduce, Collective::ReduceScatter, Collective::Reduce, Collective::AllGather,
+        Collective::Broadcast, Collective::AllToAll})
+    for (ElementType type : {ElementType::F32, ElementType::BF16, ElementType::I8})
+      for (int64_t ranks : {2, 3}) {
+        Unit unit{{findGenerator(collective, ""), collective}, type, model::Reduction::None, ranks};
+        if (model::reduces(collective))
+          unit.reduction = model::Reduction::Sum;
+        llvm::Expected<Compiled> program = compileUnit(unit);
+        if (!program) {
+          ++tally.failures;
+          say(fmt::format("refused: {}: ccl run {}", llvm::toString(program.takeError()),
+                          unit.options()));
+          continue;
+        }
+        std::vector<Launch> launches(2);
+        for (size_t i = 0; i < launches.size(); ++i) {
+          launches[i].program = &*program;
+          launches[i].lengths = options.elements;
+          launches[i].inPlace = i == 1;
+          launches[i].round = i;
+          launches[i].timeout = options.timeout;
+        }
+        for (Kind kind : options.kinds)
+          runBatch(launches, kind, tally);
+        ++tally.programs;
+        fmt::print(stderr, "soak large: {}: {} wrong so far\n", unit.str(), tally.wrong.load());
+      }
+}
+
+int64_t bytesAvailable() {
+  std::ifstream meminfo("/proc/meminfo");
+  int64_t kibibytes = 0;
+  for (std::string word; meminfo >> word;)
+    if (word == "MemAvailable:") {
+      meminfo >> kibibytes;
+      break;
+    }
+  return kibibytes << 10;
+}
+
+void runBytes(const LargeOptions &options, Tally &tally) {
+  // The results of both ranks, and something for the rest of the machine.
+  const int64_t needed = options.bytes + options.bytes / 4;
+  if (int64_t available = bytesAvailable(); available < needed) {
+    ++tally.failures;
+    say(fmt::format("failed: a buffer of {} needs {} of memory, {} are available (--bytes)",
+                    cli::formatBytes(double(options.bytes)), cli::formatBytes(double(needed)),
+                    cli::formatBytes(double(available))));
+    return;
+  }
+  for (Collective collective : {Collective::Broadcast, Collective::AllGather})
+    for (Kind kind : options.kinds)
+      for (const char *via : {"staged", "auto"}) {
+        Unit unit{{findGenerator(collective, ""), collective},
+                  ElementType::I8,
+                  model::Reduction::None,
+                  2,
+                  via};
+        runSparse(unit, kind, options.bytes, options.timeout, tally);
+      }
+}
+
+} // namespace
+
+int runLarge(const LargeOptions &options) {
+  const Clock::time_point start = Clock::now();
+  const Shared<Tally> tally;
+  runElements(options, *tally);
+  if (options.bytes > 0)
+    runBytes(options, *tally);
+  say(fmt::format("{} programs, {} launches, {} wrong, {} failed, {:.0f} s", tally->programs.load(),
+                  tally->launches.load(), tally->wrong.load(), tally->failures.load(),
+                  std::chrono::duration<double>(Clock::now() - start).count()));
+  return tally->exitStatus();
+}
+
+} // namespace ccl::soak

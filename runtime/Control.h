@@ -74,6 +74,7 @@ struct ControlBlock {
   static constexpr uint32_t expectedMagic = 0x6c636363;
   uint32_t magic = expectedMagic;
   int32_t ranks = 0;
+  int32_t owner = 0; ///< the rank in whose memory it lies
   uint64_t bytes = 0;
   uint64_t number = 0; ///< tells communicators of one job apart, in reports
   int64_t slotBytes = 0;

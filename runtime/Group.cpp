@@ -36,7 +36,7 @@ int64_t nanoseconds(Clock::time_point time) {
 
 Group::Group(std::shared_ptr<World> world, ControlBlock *block, int64_t rank)
     : rank(rank), ranks(block->ranks), theWorld(std::move(world)), control(*block),
-      crowded(ranks > availableCores()) {
+      spinBudget(ranks > availableCores()) {
   theWorld->listen(this);
 }
 
@@ -44,7 +44,7 @@ Group::~Group() {
   theWorld->ignore(this);
   self().left.store(true, std::memory_order_release);
   control.leavers.fetch_add(1, std::memory_order_acq_rel);
-  theWorld->depart(&control, rank == 0, std::move(leftovers));
+  theWorld->depart(&control, rank == control.owner, std::move(leftovers));
 }
 
 //===----------------------------------------------------------------------===//

@@ -78,7 +78,7 @@ private:
 
   std::shared_ptr<World> theWorld;
   ControlBlock &control;
-  const bool crowded; ///< more ranks than cores
+  SpinBudget spinBudget;
   uint64_t operation = 0;
   std::function<std::string()> what; ///< names the operation under way
   std::vector<const Announcement *> announced;
@@ -93,7 +93,7 @@ private:
 
 template <typename Ready, typename Describe>
 Group::Wait Group::waitUntil(int32_t peer, Ready ready, Describe describe) {
-  Backoff backoff(crowded);
+  Backoff backoff(spinBudget.spins());
   Wait result = Wait::Done;
   while (!ready()) {
     if (!backoff.pause())
@@ -116,6 +116,7 @@ Group::Wait Group::waitUntil(int32_t peer, Ready ready, Describe describe) {
     result = Wait::TimedOut;
     break;
   }
+  spinBudget.learn(backoff);
   if (published)
     leaveWait();
   return result;

@@ -308,8 +308,15 @@ int32_t RankMember::readInKernel(KernelArgs *args, int64_t rank, const void *add
   std::string why = self.group.world().read(self.group.worldRank(rank), address, to, size_t(bytes));
   if (why.empty())
     return 0;
-  self.group.fail(Failure::Machine, fmt::format("rank {} cannot read {} bytes of rank {}: {}",
-                                                self.group.rank, bytes, rank, why));
+  // Most likely it has just died. The monitor says so in a moment, and more about it.
+  constexpr std::chrono::milliseconds patience{300};
+  const Clock::time_point end = Clock::now() + patience;
+  for (Backoff backoff(true); !self.group.hasFailed() && Clock::now() < end;)
+    backoff.pause();
+  self.group.fail(Failure::Machine,
+                  fmt::format("rank {} cannot read {} bytes of rank {}: {}", self.group.rank, bytes,
+                              rank, why),
+                  rank);
   return 1;
 }
 

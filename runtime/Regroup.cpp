@@ -67,8 +67,8 @@ llvm::Expected<std::vector<Member::Words>> RankMember::exchange(const Words &min
 // Split
 //===----------------------------------------------------------------------===//
 
-/// Makes a control block for `members` (ranks of this group), of which this rank is the
-/// first, and says in `place` where it is.
+/// Makes a control block for `members` (ranks of this group, this one among them) and says
+/// in `place` where it is.
 llvm::Error RankMember::offerBlock(const std::vector<int64_t> &members,
                                    std::atomic<uint64_t> &place) {
   const auto ranks = int64_t(members.size());
@@ -79,8 +79,11 @@ llvm::Error RankMember::offerBlock(const std::vector<int64_t> &members,
   ControlBlock *child =
       ControlBlock::create(block->data, ranks, group.block().slotBytes,
                            numbers.fetch_add(1) * 4096 + uint64_t(group.worldRank(group.rank)) + 1);
-  for (int64_t r = 0; r < ranks; ++r)
+  for (int64_t r = 0; r < ranks; ++r) {
     child->worldRanks()[r] = int32_t(group.worldRank(members[size_t(r)]));
+    if (members[size_t(r)] == group.rank)
+      child->owner = int32_t(r);
+  }
   place.store(group.world().share(child), std::memory_order_release);
   return llvm::Error::success();
 }
@@ -163,24 +166,19 @@ llvm::Error RankMember::awaitDecision(Milliseconds timeout) {
   std::atomic<int32_t> &decidedBy = group.block().decidedBy;
   const Clock::time_point deadline = Clock::now() + timeout;
   group.self().rejoins.store(true, std::memory_order_release);
-  Backoff backoff(true);
+  Backoff backoff;
   bool offered = false;
   while (decidedBy.load(std::memory_order_acquire) == 0) {
     const bool late = Clock::now() >= deadline;
     bool complete = false;
     const std::vector<int64_t> members = survivors(complete);
-    if ((complete || late) && !members.empty() && members.front() == group.rank && !offered) {
+    if (((complete && members.front() == group.rank) || late) && !offered) {
       if (llvm::Error e = offerBlock(members, group.self().successor))
         return e;
       offered = true;
       int32_t nobody = 0;
       decidedBy.compare_exchange_strong(nobody, int32_t(group.rank) + 1, std::memory_order_acq_rel);
     }
-    // The one who has to decide gets a moment more than those who wait for it.
-    if (Clock::now() >= deadline + std::chrono::seconds(1))
-      return llvm::make_error<RuntimeError>(
-          Failure::Timeout, fmt::format("rank {}: nobody decided within {} ms who goes on",
-                                        group.rank, timeout.count()));
     backoff.pause();
   }
   return llvm::Error::success();

@@ -130,6 +130,10 @@ FailureOr<std::unique_ptr<llvm::Module>> emitHost(AlgorithmOp algorithm,
         failed(host::emitKernel(program, plan.kernels[index], numbers, plan, patterns, *module)))
       return failure();
   }
+  // With one rank nothing is reduced, and the program is no better for that.
+  if (options.reduction != model::Reduction::None)
+    if (std::string why = patterns.whyNotReducible(); !why.empty())
+      return algorithm.emitOpError("cannot be generated: ") << why;
   if (!plan.finish.empty())
     patterns.emitFinish(plan.finish);
   // LLVM here is built without assertions: wrong IR would be undefined behaviour.

@@ -76,6 +76,7 @@ Result<Communicator> Communicator::open(const OpenOptions &options) {
       return *error;
     join.timeout = timeoutOf(options.timeout, *settings);
     join.member.slotBytes = settings->bytes(Setting::SlotBytes);
+    join.member.flightRecorder = settings->text(Setting::FlightRecorder);
     const Milliseconds timeout = join.timeout;
     llvm::Expected<std::unique_ptr<Member>> member = Member::join(std::move(join));
     if (!member)
@@ -94,6 +95,7 @@ Result<std::vector<Communicator>> Communicator::openThreads(int size, const Open
       return argumentError(fmt::format("a time-out of {} ms", options.timeout.count()));
     MemberOptions sizing;
     sizing.slotBytes = settings->bytes(Setting::SlotBytes);
+    sizing.flightRecorder = settings->text(Setting::FlightRecorder);
     auto members = Member::createThreads(size, sizing);
     if (!members)
       return toError(members.takeError());

@@ -78,7 +78,16 @@ private:
     return ContractAttr::getChecked(llvm::function_ref<mlir::InFlightDiagnostic()>(complain),
                                     builder.getContext(), kind, reduction, int64_t(contract.root),
                                     llvm::ArrayRef<int64_t>(targets), llvm::ArrayRef<int64_t>(rows),
-                                    int64_t(0), int64_t(0));
+                                    chunksOf(model::Role::In), chunksOf(model::Role::Out));
+  }
+
+  /// Of the input or output; rows speak of them. Other contracts know their own.
+  int64_t chunksOf(model::Role role) const {
+    if (!notes.contract.rows.empty())
+      for (const Algorithm::Impl::BufferInfo &info : notes.buffers)
+        if (info.role == role || info.role == model::Role::InOut)
+          return info.chunks;
+    return 0;
   }
 
   mlir::AffineMap constants(llvm::ArrayRef<int64_t> values) {

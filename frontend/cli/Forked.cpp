@@ -102,7 +102,7 @@ llvm::Expected<ForkedRanks> ForkedRanks::start(int64_t ranks, const Child &child
 
 llvm::Error ForkedRanks::wait(Milliseconds longest) {
   const Clock::time_point deadline = Clock::now() + longest;
-  Backoff backoff(true);
+  Backoff backoff;
   for (size_t i = 0; i < children.size(); ++i)
     while (children[i] > 0) {
       int status = 0;
@@ -123,6 +123,24 @@ llvm::Error ForkedRanks::wait(Milliseconds longest) {
                        WEXITSTATUS(status));
     }
   return llvm::Error::success();
+}
+
+CoreBinding::CoreBinding(int64_t rank, int64_t ranks) {
+  CPU_ZERO(&before);
+  if (sched_getaffinity(0, sizeof before, &before) != 0 || CPU_COUNT(&before) < ranks)
+    return;
+  int core = -1;
+  for (int64_t left = rank; left >= 0; left -= CPU_ISSET(core, &before))
+    ++core;
+  cpu_set_t one;
+  CPU_ZERO(&one);
+  CPU_SET(core, &one);
+  bound = sched_setaffinity(0, sizeof one, &one) == 0;
+}
+
+CoreBinding::~CoreBinding() {
+  if (bound)
+    sched_setaffinity(0, sizeof before, &before);
 }
 
 } // namespace ccl::cli

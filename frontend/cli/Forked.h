@@ -7,6 +7,7 @@
 
 #include "runtime/Member.h"
 
+#include <sched.h>
 #include <sys/types.h>
 
 namespace ccl::cli {
@@ -32,6 +33,19 @@ public:
 private:
   std::vector<pid_t> children; ///< by rank - 1; 0: reaped
   std::vector<int> sockets;
+};
+
+/// Keeps the calling thread on a core of its own, if there are as many cores as ranks, as
+/// MPI's launchers do; ends with the object.
+class CoreBinding {
+public:
+  CoreBinding(int64_t rank, int64_t ranks);
+  ~CoreBinding();
+  CoreBinding(const CoreBinding &) = delete;
+
+private:
+  cpu_set_t before;
+  bool bound = false;
 };
 
 } // namespace ccl::cli

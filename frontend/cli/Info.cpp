@@ -3,6 +3,7 @@
 #include "frontend/cli/Output.h"
 
 #include "passes/synthesis/generators/Generators.h"
+#include "runtime/Faults.h"
 
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Config/llvm-config.h"
@@ -199,6 +200,18 @@ static std::vector<std::string> algorithmsJson() {
   return objects;
 }
 
+/// Where CCL_FAULT can strike, in builds that can.
+static std::vector<std::string> faultsJson() {
+  std::vector<std::string> objects;
+  for (const faults::PointRow &row : faults::points()) {
+    JsonLine line;
+    line.text("point", row.name);
+    line.text("where", row.where);
+    objects.push_back(line.str());
+  }
+  return objects;
+}
+
 static int info(Session &session, const InfoFlags &flags) {
   session.json = flags.json;
   if (flags.markdown) {
@@ -220,6 +233,8 @@ static int info(Session &session, const InfoFlags &flags) {
     line.array("settings", settingsJson(session.settings));
   if (flags.algorithms || flags.all())
     line.array("algorithms", algorithmsJson());
+  if (flags.all() && faults::enabled())
+    line.array("faults", faultsJson());
   line.print();
   return Fine;
 }

@@ -24,7 +24,7 @@ struct Proof {
   LocationTable programLocations;
   std::string bySymmetry;                   ///< "proved on one rank of 4096 by symmetry", or ""
   bool outOfPlace = false, inPlace = false; ///< forms in which both levels hold
-  bool unevenSafe = false; ///< L2, see model::ProgramReport
+  bool unevenSafe = false;                  ///< L2, see model::ProgramReport
   std::vector<model::Fault> programFaults;  ///< of the first form that L2 breaks
   int32_t minSlots = 0;
   uint64_t instructions = 0;

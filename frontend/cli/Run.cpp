@@ -349,6 +349,7 @@ int Runner::execute(Plan plan, const CompileStats &stats, ElementType type,
 MemberOptions Runner::memberOptions() const {
   MemberOptions sizing;
   sizing.slotBytes = session.settings.bytes(Setting::SlotBytes);
+  sizing.flightRecorder = session.settings.text(Setting::FlightRecorder);
   return sizing;
 }
 
@@ -356,7 +357,10 @@ llvm::Error Runner::onThreads(int64_t ranks, const Part &part) {
   auto members = Member::createThreads(ranks, memberOptions());
   if (!members)
     return members.takeError();
-  return onEveryRank(ranks, [&](int64_t rank) { return part(*(*members)[size_t(rank)]); });
+  return onEveryRank(ranks, [&](int64_t rank) {
+    const CoreBinding binding(rank, ranks);
+    return part(*(*members)[size_t(rank)]);
+  });
 }
 
 /// This process as one of several that were started by themselves.
@@ -381,6 +385,8 @@ llvm::Error Runner::onProcesses(int64_t ranks, const Part &part) {
     joining.timeout = options.measure.timeout;
     joining.member = memberOptions();
     auto member = Member::join(std::move(joining));
+    // After it: the runtime looks how many cores there are to decide how long to spin.
+    const CoreBinding binding(rank, ranks);
     return member ? part(**member) : member.takeError();
   };
   auto forked = ForkedRanks::start(ranks, [&](int64_t rank, std::vector<int> sockets) {

@@ -72,6 +72,9 @@ void addStreams(py::module_ &module) {
       .def("wait",
            [](const Handle &self, const py::object &timeout) {
              waitFor(take((**self).record()), self->owner(), timeout);
+             // The mark counts as work until a moment later; with luck the stream is idle now.
+             Status ignored = (**self).wait(milliseconds(1));
+             (void)ignored;
              self->drop();
            })
       .def("record",

@@ -28,7 +28,8 @@ constexpr auto crowdedPause = 2ms;
 Hub::Hub(const JoinOptions &options, Descriptor arena, int64_t arenaBytes,
          std::vector<Descriptor> sockets)
     : options(options), arena(std::move(arena)), arenaBytes(arenaBytes),
-      deadline(begin + options.timeout), byRank(size_t(options.ranks)) {
+      deadline(begin + options.timeout), byRank(size_t(options.ranks)),
+      heard(size_t(options.ranks)) {
   for (Descriptor &socket : sockets) {
     callers.push_back(std::make_unique<Caller>(std::move(socket)));
     callers.back()->rank = int64_t(callers.size());
@@ -202,6 +203,7 @@ void Hub::handle(Caller &caller) {
   if (message.protocol == protocolVersion && message.kind == Kind::Failed) {
     RuntimeError error = toError(message);
     caller.introduced = true; // it waits to hear what all are told
+    hear(message.rank);
     return fail(error.category, std::move(error.message), error.culprit);
   }
   if (caller.isUnknown())
@@ -239,12 +241,18 @@ std::string Hub::whatDiffers(const Message &hello) const {
   return "";
 }
 
+void Hub::hear(int64_t rank) {
+  if (rank >= 0 && rank < options.ranks)
+    heard[size_t(rank)] = true;
+}
+
 /// Checks a hello and takes its descriptors.
 void Hub::introduce(Caller &caller) {
   const Message &hello = caller.connection.message;
   std::vector<Descriptor> handles = std::move(caller.connection.descriptors);
   caller.connection.descriptors.clear();
   const int64_t sure = caller.rank; // of a socket made before fork
+  hear(hello.rank);
   if (std::string text = whatDiffers(hello); !text.empty()) {
     caller.introduced = true; // it is to be told
     return fail(Failure::Mismatch, std::move(text));
@@ -399,11 +407,8 @@ bool Hub::allSent() const {
 
 /// Whether every rank that may still come has been told.
 bool Hub::allTold() const {
-  int64_t told = 0;
-  for (const auto &caller : callers)
-    told += caller->told || (caller->gone && caller->introduced);
-  return allSent() &&
-         (!listener || failure->category == Failure::Timeout || told >= options.ranks - 1);
+  return allSent() && (!listener || failure->category == Failure::Timeout ||
+                       std::count(heard.begin() + 1, heard.end(), false) == 0);
 }
 
 /// Tells everybody the failure, also those who come only now.

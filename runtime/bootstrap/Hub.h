@@ -45,6 +45,7 @@ private:
   void read(Caller &caller);
   void handle(Caller &caller);
   void introduce(Caller &caller);
+  void hear(int64_t rank);
   std::string whatDiffers(const Message &hello) const;
   void closed(Caller &caller);
   void write(Caller &caller);
@@ -67,6 +68,7 @@ private:
   std::unique_ptr<Listener> listener;
   std::vector<std::unique_ptr<Caller>> callers;
   std::vector<Caller *> byRank; ///< who said hello; null: did not come yet
+  std::vector<bool> heard;      ///< who said anything, be it wrong
   Phase phase = Phase::Gathering;
   std::optional<RuntimeError> failure;
   int64_t dropped = 0;

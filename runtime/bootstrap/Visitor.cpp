@@ -221,7 +221,9 @@ llvm::Error Visitor::tell(llvm::Error problem) {
   llvm::Error answer = llvm::Error::success();
   llvm::handleAllErrors(std::move(problem), [&](const RuntimeError &own) {
     const Clock::time_point end = Clock::now() + grace;
-    connection->queue(makeFailed(own));
+    Message message = makeFailed(own);
+    message.rank = options.rank;
+    connection->queue(message);
     sendAll(end);
     RuntimeError told = own;
     for (bool waiting = true; waiting;) {

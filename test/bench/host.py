@@ -220,7 +220,8 @@ def summary(rows, peer):
 
 def markdown(report, peers):
     """The part of docs/performance.md that this program writes."""
-    text = [f"{report['machine']}. {report['runs']} turns; {report['what']}.", ""]
+    text = [f"{report['machine']}, load {report['load']:.1f} before. {report['runs']} turns; "
+            f"{report['what']}.", ""]
     for ranks in report["ranks"]:
         rows = [r for r in report["rows"] if r["ranks"] == ranks]
         text += [f"### {ranks} ranks", ""]
@@ -299,6 +300,7 @@ def main():
         report = {
             "date": datetime.date.today().isoformat(),
             "machine": f"{cores()} cores, {available_bytes() >> 30} GiB of memory free",
+            "load": os.getloadavg()[0],
             "what": f"our ranks are {arguments.transport}", "runs": arguments.runs,
             "ranks": arguments.ranks, "options": {}, "rows": [], "skipped": skipped}
         run_all(arguments, contestants, peers, sizes, report)
@@ -314,6 +316,9 @@ def main():
 def run_all(arguments, contestants, peers, sizes, report):
     begin, jobs = time.monotonic(), len(arguments.ranks) * len(arguments.collectives)
     done = 0
+    if report["load"] > 0.5:
+        print(f"# The machine is busy (load {report['load']:.1f}): this says little.",
+              file=sys.stderr)
     print(f"# {report['machine']}; {report['what']}; median of {arguments.runs} turns, "
           "ccl / peer with the smallest and the largest: under 1 ccl is faster")
     for ranks in arguments.ranks:

@@ -1,7 +1,10 @@
 # How lit runs our tests. lit.site.cfg.py in the build tree sets the paths (ccl_*).
+import glob
+import importlib.util
 import os
 import platform
 import shutil
+import subprocess
 
 import lit.formats
 
@@ -34,6 +37,15 @@ config.substitutions.append(("%build", config.ccl_build))
 config.substitutions.append(("%examples", os.path.join(config.ccl_root, "examples")))
 config.substitutions.append(("%zero-wrong", f"{config.python} {config.test_source_root}/zero_wrong.py"))
 config.substitutions.append(("%python", config.python))
+config.substitutions.append(("%cxx", config.ccl_cxx))
+
+# The Python package, if it could be built; %ccl-python finds it.
+config.substitutions.append(
+    ("%ccl-python", f"env PYTHONPATH={config.ccl_build}/python {config.python}"))
+if glob.glob(os.path.join(config.ccl_build, "python", "ccl", "_ccl*.so")):
+    config.available_features.add("python")
+if subprocess.run([config.python, "-c", "import numpy"], capture_output=True).returncode == 0:
+    config.available_features.add("numpy")
 
 if platform.machine() in ("x86_64", "AMD64"):
     config.available_features.add("x86")
@@ -42,6 +54,17 @@ corpus = os.path.join(os.path.dirname(config.ccl_root), "shared", "corpus")
 if os.path.isdir(corpus):
     config.available_features.add("corpus")
     config.substitutions.append(("%corpus", corpus))
+if shutil.which("pkg-config"):
+    config.available_features.add("pkg-config")
+if config.ccl_faults == "ON":
+    config.available_features.add("faults")
+# Nothing needs it; whoever has it checks that its tool reads what we write.
+torch = importlib.util.find_spec("torch")
+if torch and torch.origin and os.path.exists(os.path.join(os.path.dirname(torch.origin), "distributed",
+                                         "flight_recorder", "fr_trace.py")):
+    config.available_features.add("torch")
+    if "PYTHONPATH" in os.environ: # it may be there that we found it
+        config.environment["PYTHONPATH"] = os.environ["PYTHONPATH"]
 if shutil.which("clang-format-19"):
     config.available_features.add("clang-format")
 if shutil.which("mpicc.openmpi") or shutil.which("mpicc.mpich"):

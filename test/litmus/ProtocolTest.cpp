@@ -54,15 +54,18 @@ TEST_CASE("protocol: slots, with 1, 2 and 3 of them, over three launches") {
     }
 }
 
-TEST_CASE("protocol: slots between three ranks") {
+TEST_CASE("protocol: slots between three and four ranks") {
   for (Data data : {Data::Ring, Data::Chain})
     holds(launches({.ranks = 3, .launches = 2, .slots = 1, .microBatches = 2, .data = {data}}, {}));
+  holds(launches({.ranks = 3, .entry = false}, {}));
+  holds(launches({.ranks = 4, .launches = 2, .slots = 1, .microBatches = 2}, {}));
 }
 
 TEST_CASE("protocol: direct reads, over three launches") { holds(launches(direct, {})); }
 
-TEST_CASE("protocol: direct reads on a ring of three ranks") {
-  holds(launches({.ranks = 3, .launches = 2, .data = {Data::Direct}}, {}));
+TEST_CASE("protocol: direct reads on a ring of three and four ranks") {
+  for (int ranks : {3, 4})
+    holds(launches({.ranks = ranks, .launches = 2, .data = {Data::Direct}}, {}));
 }
 
 TEST_CASE("protocol: programs alternate on a communicator") {
@@ -102,8 +105,8 @@ TEST_CASE("protocol: a peer that reads before it may finds something else") {
 // Entry and agreement
 //===----------------------------------------------------------------------===//
 
-TEST_CASE("protocol: entry with announcements and directories, two and three ranks") {
-  for (int ranks : {2, 3})
+TEST_CASE("protocol: entry with announcements and directories, two to four ranks") {
+  for (int ranks : {2, 3, 4})
     holds(launches({.ranks = ranks, .data = {Data::None}}, {}));
 }
 
@@ -141,7 +144,8 @@ TEST_CASE("protocol: ranks that disagree all get the same error, at once") {
 TEST_CASE("protocol: a rank dies anywhere, and nobody hangs") {
   holds(failure({.launches = 2, .slots = 1, .microBatches = 2}, false, {}));
   holds(failure({.launches = 2, .data = {Data::Direct}}, false, {}));
-  holds(failure({.ranks = 3, .launches = 2, .data = {Data::None}}, false, {}));
+  holds(failure({.ranks = 3, .launches = 1, .data = {Data::None}}, false, {}));
+  holds(failure({.ranks = 3, .launches = 1, .slots = 1, .microBatches = 1}, false, {}));
 }
 
 TEST_CASE("protocol: a rank dies while another thread aborts") {

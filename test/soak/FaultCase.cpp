@@ -26,8 +26,7 @@ constexpr Milliseconds longestCase{30000};
 class Job {
 public:
   Job(const FaultCase &fault, const ProgramPool &pool)
-      : fault(fault), pool(pool), reports(size_t(fault.ranks)),
-        processes(size_t(fault.ranks)) {}
+      : fault(fault), pool(pool), reports(size_t(fault.ranks)), processes(size_t(fault.ranks)) {}
   ~Job();
   Verdict run();
 
@@ -142,8 +141,8 @@ bool Job::waitUntil(const std::function<bool()> &ready, const char *what) {
     if (!verdict.problem.empty())
       return false;
     if (nowNanoseconds() - begun > std::chrono::nanoseconds(longestCase).count()) {
-      problem(fmt::format("HANG: {} took more than {} ms; {}", what, longestCase.count(),
-                          whereAll()));
+      problem(
+          fmt::format("HANG: {} took more than {} ms; {}", what, longestCase.count(), whereAll()));
       return false;
     }
     usleep(100);
@@ -158,9 +157,10 @@ std::string Job::whereAll() const {
     const Process &process = processes[size_t(r)];
     const RankReport &report = reports[size_t(r)];
     text += fmt::format("{}rank {}: {}, launch {}{}{}", r ? "; " : "", r, name(report.phase.load()),
-                        report.launches.load(), process.ended     ? ", ended"
-                                                : process.stopped ? ", stopped"
-                                                                  : "",
+                        report.launches.load(),
+                        process.ended     ? ", ended"
+                        : process.stopped ? ", stopped"
+                                          : "",
                         report.text[0] ? fmt::format(" ({})", report.text) : "");
   }
   return text;
@@ -170,15 +170,14 @@ std::string Job::whereAll() const {
 void Job::strike() {
   if (fault.point)
     return;
-  if (!fault.early &&
-      !waitUntil(
-          [&] {
-            for (int64_t r = 0; r < fault.ranks; ++r)
-              if (reports[size_t(r)].phase.load() == Phase::Joining)
-                return false;
-            return true;
-          },
-          "joining"))
+  if (!fault.early && !waitUntil(
+                          [&] {
+                            for (int64_t r = 0; r < fault.ranks; ++r)
+                              if (reports[size_t(r)].phase.load() == Phase::Joining)
+                                return false;
+                            return true;
+                          },
+                          "joining"))
     return;
   usleep(useconds_t(fault.after.count()));
   struck = nowNanoseconds();
@@ -259,8 +258,8 @@ void Job::judgeVictim() {
       return problem(fmt::format("the victim has another error than rank {}: '{}' and '{}'", r,
                                  report.text, reports[size_t(r)].text));
   if (report.newRanks.load())
-    problem(fmt::format("the victim goes on in a communicator of {} ranks",
-                        report.newRanks.load()));
+    problem(
+        fmt::format("the victim goes on in a communicator of {} ranks", report.newRanks.load()));
 }
 
 void Job::judge() {
@@ -295,7 +294,8 @@ Verdict Job::run() {
     return verdict;
   release();
   auto allEnded = [&] {
-    return std::all_of(processes.begin(), processes.end(), [](const Process &p) { return p.ended; });
+    return std::all_of(processes.begin(), processes.end(),
+                       [](const Process &p) { return p.ended; });
   };
   if (!waitUntil(allEnded, "ending"))
     return verdict;

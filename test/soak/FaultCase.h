@@ -27,8 +27,8 @@ struct FaultCase {
   uint64_t nth = 1;
   std::chrono::microseconds after{0};
   bool early = false;
-  uint64_t seed = 1;       ///< of what the ranks launch
-  int64_t launches = 16;   ///< each rank's, if nothing goes wrong; random cases go on for ever
+  uint64_t seed = 1;        ///< of what the ranks launch
+  int64_t launches = 16;    ///< each rank's, if nothing goes wrong; random cases go on for ever
   bool killStopped = false; ///< what was stopped is killed afterwards, not continued
 
   std::string str() const;
@@ -44,7 +44,7 @@ std::string_view name(Phase phase);
 struct RankReport {
   std::atomic<Phase> phase;
   std::atomic<int64_t> launches; ///< begun
-  std::atomic<int64_t> lastStep; ///< when it last began something, ns
+  std::atomic<int64_t> lastStep; ///< when it last began one, or to join, ns
   // The error of the communicator. `failedAt` 0: none so far.
   std::atomic<int64_t> failedAt;
   bool failedToJoin;
@@ -54,7 +54,7 @@ struct RankReport {
   // After it.
   std::atomic<int64_t> newRanks; ///< of the rebuilt communicator, 0 if there is none
   std::atomic<int64_t> rightLaunches;
-  char refused[1024];  ///< what rebuild answered, if that was an error
+  char refused[1024]; ///< what rebuild answered, if that was an error
   char problem[2048]; ///< what should not be: wrong results, another error than the first, leaks
 };
 
@@ -63,9 +63,9 @@ void runFaultRank(const FaultCase &fault, int64_t rank, std::vector<int> sockets
                   const ProgramPool &pool, RankReport &report);
 
 struct Verdict {
-  std::string problem; ///< "": all is as it should be
-  bool reached = true; ///< false: nobody passed the point so often
-  bool failed = false; ///< some rank had an error
+  std::string problem;     ///< "": all is as it should be
+  bool reached = true;     ///< false: nobody passed the point so often
+  bool failed = false;     ///< some rank had an error
   Milliseconds slowest{0}; ///< from the fault to the last survivor's error
   int64_t survivorsRebuilt = 0;
 };

@@ -26,7 +26,8 @@ public:
 
 private:
   void enter(Phase phase) {
-    report.lastStep.store(nowNanoseconds());
+    if (phase <= Phase::Launching)
+      report.lastStep.store(nowNanoseconds());
     report.phase.store(phase);
   }
   void problem(const std::string &text) { note(report.problem, text); }

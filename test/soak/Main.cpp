@@ -98,6 +98,28 @@ Action addLarge(CLI::App &verb) {
   return [options] { return runLarge(*options); };
 }
 
+Action addFaults(CLI::App &verb) {
+  auto options = std::make_shared<FaultOptions>();
+  verb.add_option("--kills", options->kills, "SIGKILLs at random moments (default: 100)")
+      ->check(CLI::Range(int64_t(0), int64_t(1) << 30));
+  verb.add_option("--stops", options->stops, "SIGSTOPs at random moments (default: 100)")
+      ->check(CLI::Range(int64_t(0), int64_t(1) << 30));
+  verb.add_option("--sample", options->sample,
+                  "only so many cases of fault points x actions x ranks (default: all)")
+      ->check(CLI::Range(int64_t(0), int64_t(1) << 30));
+  verb.add_option("-n", options->ranks, "numbers of ranks (default: 2,3,8)")
+      ->delimiter(',')
+      ->check(CLI::Range(int64_t(2), int64_t(64)));
+  verb.add_option("--programs", options->programs, "for each number of ranks (default: 6)")
+      ->check(CLI::Range(int64_t(1), int64_t(1000)));
+  verb.add_option("--seed", options->seed, "what is done follows from it (default: 1)");
+  verb.add_option("--case", options->only, "only the one with this number");
+  verb.add_option("--jobs", options->jobs, "cases at a time (default: 1)")
+      ->check(CLI::Range(int64_t(1), int64_t(64)));
+  verb.add_flag("-v,--verbose", options->verbose, "say what each case was");
+  return [options] { return runFaults(*options); };
+}
+
 } // namespace
 } // namespace ccl::soak
 
@@ -113,6 +135,8 @@ int main(int argc, char **argv) {
   add("matrix", "every collective, generator, type, reduction, count, number and kind of ranks",
       addMatrix);
   add("random", "random collectives on communicators that come and go", addRandom);
+  add("faults", "ranks are killed, stopped and cut off, at random and at every fault point",
+      addFaults);
   add("large", "10556587 elements, and a buffer of 5 GiB", addLarge);
   try {
     app.parse(argc, argv);

@@ -17,7 +17,7 @@
 
 #include <algorithm>
 #include <csignal>
-#include <tuple>
+#include <map>
 
 namespace ccl::soak {
 namespace {
@@ -81,15 +81,15 @@ void Matrix::keepPart(std::vector<Unit> &units) const {
 }
 
 void Matrix::addBatches(std::vector<Unit> units, bool refused) {
-  auto key = [](const Unit &unit) { return std::tuple(unit.ranks, unit.slotBytes); };
-  std::ranges::stable_sort(units, {}, key);
-  for (size_t i = 0; i < units.size(); ++i) {
-    const bool fits = i > 0 && batches.back().units.size() < programsOfBatch &&
-                      key(batches.back().units.back()) == key(units[i]);
-    if (!fits)
-      batches.push_back({{}, refused});
-    batches.back().units.push_back(units[i]);
-  }
+  std::map<std::pair<int64_t, int64_t>, std::vector<Unit>> groups;
+  for (Unit &unit : units)
+    groups[{unit.ranks, unit.slotBytes}].push_back(std::move(unit));
+  for (auto &[key, group] : groups)
+    for (size_t first = 0; first < group.size(); first += programsOfBatch) {
+      auto begin = group.begin() + ptrdiff_t(first);
+      auto end = begin + ptrdiff_t(std::min(programsOfBatch, group.size() - first));
+      batches.push_back({{begin, end}, refused});
+    }
   // Large ones first: then workers end at about the same time.
   if (refused)
     std::reverse(batches.begin(), batches.end());

@@ -15,12 +15,14 @@ namespace ccl::soak {
 namespace {
 
 constexpr int64_t launchesOfEpoch = 250, programsOfAllRanks = 16;
+/// So many epochs have the same programs.
+constexpr int64_t epochsOfPool = 16;
 /// So many things that are wrong are enough.
 constexpr int64_t mostFindings = 20;
 
 class Epochs {
 public:
-  Epochs(const RandomOptions &options, const Pool &pool) : options(options), pool(pool) {}
+  explicit Epochs(const RandomOptions &options) : options(options) {}
 
   int run() {
     const Clock::time_point start = Clock::now();
@@ -31,7 +33,7 @@ public:
         "{} launches ({} epochs) with {} programs: {} in place, {} uneven, {} on "
         "symmetric buffers, counted by rank; {} communicators more, {} used by a second "
         "thread, {} left by their parent; seed {}, {} wrong, {} failed, {:.0f} s",
-        found.launches.load(), epochs, pool.size(), found.inPlace.load(), found.uneven.load(),
+        found.launches.load(), epochs, programs, found.inPlace.load(), found.uneven.load(),
         found.symmetric.load(), found.communicators.load(), found.concurrent.load(),
         found.orphans.load(), options.seed, found.wrong.load(), found.failures.load(),
         std::chrono::duration<double>(Clock::now() - start).count()));
@@ -45,6 +47,8 @@ private:
     for (int64_t epoch = 0; tally->launches - before < options.collectives; ++epoch) {
       if (options.onlyEpoch >= 0)
         epoch = options.onlyEpoch;
+      if (!openPool(epoch / epochsOfPool))
+        return;
       runEpoch(kind, epoch);
       ++epochs;
       if (options.onlyEpoch >= 0 || tally->wrong + tally->failures >= mostFindings)
@@ -57,6 +61,24 @@ private:
     }
   }
 
+  /// Compiles the programs of these epochs, unless they are those of the last one.
+  bool openPool(int64_t number) {
+    if (pool && number == poolNumber)
+      return true;
+    poolNumber = number;
+    pool.reset();
+    llvm::Expected<Pool> made =
+        Pool::make(options.ranks, Dice(options.seed, uint64_t(number)).next(), programsOfAllRanks);
+    if (!made) {
+      ++tally->failures;
+      say("refused: " + llvm::toString(made.takeError()));
+      return false;
+    }
+    pool = std::move(*made);
+    programs += pool->size();
+    return true;
+  }
+
   void runEpoch(Kind kind, int64_t epoch) {
     Dice common(options.seed, uint64_t(epoch));
     const int64_t slots[] = {0, 0, smallSlotBytes, 16 << 10};
@@ -67,7 +89,7 @@ private:
         crew,
         [&](std::unique_ptr<Member> member) {
           const Dice own(Dice(options.seed, uint64_t(epoch)).next(), uint64_t(member->rank()) + 1);
-          return RandomRank(pool, *tally, own, options.timeout, again)
+          return RandomRank(*pool, *tally, own, options.timeout, again)
               .live(std::move(member), common, launchesOfEpoch);
         },
         tally->progress);
@@ -78,20 +100,13 @@ private:
   }
 
   const RandomOptions &options;
-  const Pool &pool;
   Shared<RandomTally> tally;
-  int64_t epochs = 0;
+  std::optional<Pool> pool;
+  int64_t poolNumber = -1, programs = 0, epochs = 0;
 };
 
 } // namespace
 
-int runRandom(const RandomOptions &options) {
-  llvm::Expected<Pool> pool = Pool::make(options.ranks, options.seed, programsOfAllRanks);
-  if (!pool) {
-    say("refused: " + llvm::toString(pool.takeError()));
-    return 1;
-  }
-  return Epochs(options, *pool).run();
-}
+int runRandom(const RandomOptions &options) { return Epochs(options).run(); }
 
 } // namespace ccl::soak

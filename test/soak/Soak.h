@@ -42,4 +42,17 @@ struct LargeOptions {
 /// 10556587 elements of some types, and one buffer of 5 GiB.
 int runLarge(const LargeOptions &options);
 
+struct FaultOptions {
+  int64_t kills = 100, stops = 100; ///< at random moments
+  int64_t sample = -1;              ///< of the kill matrix; -1: all of it
+  std::vector<int64_t> ranks{2, 3, 8};
+  int64_t programs = 6; ///< for each number of ranks
+  uint64_t seed = 1;
+  int64_t jobs = 1;
+  int64_t only = -1; ///< the number of a case, to see it again
+  bool verbose = false;
+};
+/// Ranks are killed, stopped, cut off, at random moments and at every fault point.
+int runFaults(const FaultOptions &options);
+
 } // namespace ccl::soak

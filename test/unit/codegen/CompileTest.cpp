@@ -167,6 +167,20 @@ TEST_CASE("another reduction than the contract's") {
   CHECK(refused.says("'band' of 'bfloat16'"));
 }
 
+TEST_CASE("an average from the cache is divided, too") {
+  Folder folder;
+  CompileOptions options = ranks(3);
+  options.reduction = model::Reduction::Avg;
+  options.cacheDir = (folder.path / "cache").string();
+  Result first(ring, options), second(ring, options);
+  CHECK_FALSE(first.stats.fromCache);
+  CHECK(second.stats.fromCache);
+  int32_t numbers[] = {7, -7};
+  Linked(second.plan.object).get<FinishFunction>(second.plan.finish)(numbers, numbers, 2, 3);
+  CHECK(numbers[0] == 2);
+  CHECK(numbers[1] == -2);
+}
+
 TEST_CASE("one rank only") {
   CompileOptions options = ranks(64);
   options.lowering.rank = 5;

@@ -226,29 +226,3 @@ TEST_CASE("builder: a large program is a table whose rows know their lines") {
   far.copy(t(0, 0), t(0, 0), -5); // t is of a copy: not ours
   CHECK(contains(refusal(far), here(line)));
 }
-
-TEST_CASE("builder: ops and table are the same program") {
-  // A fan of copies, once below and once above the limit; both are right.
-  for (int chunks : {4, 6000}) {
-    Algorithm a("fan", Contract::broadcast(), 5);
-    Buffer in = a.in(chunks), out = a.out(chunks);
-    for (int c = 0; c < chunks; ++c) {
-      Step step = a.step();
-      for (int r = 0; r < 5; ++r)
-        a.copy(in(0, c), out(r, c));
-    }
-    Result<Program> program = Program::compile(a, {.type = DataType::i32});
-    CHECK_OK(program);
-    test::onRanks(5, [&](Communicator &rank) {
-      std::vector<int> data(7001), result(7001, -1);
-      for (int i = 0; i < 7001; ++i)
-        data[size_t(i)] = rank.rank() == 0 ? i : -2;
-      CHECK_OK(rank.launch(*program, data.data(), result.data(), 7001));
-      for (int i = 0; i < 7001; ++i)
-        if (result[size_t(i)] != i) {
-          FAIL_CHECK("element ", i, " is ", result[size_t(i)]);
-          break;
-        }
-    });
-  }
-}

@@ -420,7 +420,7 @@ TEST_CASE("who does not come is named to those who came") {
   std::vector<Fared> all = meetAll({ranks[0], ranks[2]});
   checkAll(all, Failure::Timeout, "ranks 1 and 3 of 4 did not come to", 1);
   for (const Fared &fared : all) {
-    CHECK(fared.milliseconds >= 290);
+    CHECK(fared.milliseconds >= 100); // who came last waited less
     CHECK(fared.milliseconds < prompt);
   }
   CHECK(folder.isEmpty());

@@ -1,7 +1,7 @@
 // Rows of uneven launches: what is refused, where shards lie, and that copying a row to the
 // kernel's and back loses nothing.
 
-#include "runtime/Uneven.h"
+#include "runtime/Launch.h"
 
 #include <doctest/doctest.h>
 
@@ -283,4 +283,39 @@ TEST_CASE("tables and copies of every collective, with rows of any width") {
             }
         }
       }
+}
+
+TEST_CASE("packed or padded: what a launch chooses") {
+  std::vector<char> in(4096), out(4096);
+  auto shapeOf = [&](const Plan &plan, const UnevenShards &shards, bool same) {
+    LaunchArgs args;
+    args.in = in.data();
+    args.out = same ? in.data() : out.data();
+    auto facts = findFacts(plan, 0);
+    REQUIRE(bool(facts));
+    return findShape(plan, *facts, 0, args, 4096, &shards);
+  };
+  Plan plan = planOf(Collective::AllToAll, 2, 2);
+  UnevenShards there = shardsOf(plan, statementsOf({{1, 5}, {5, 2}}));
+  UnevenShards apart = shardsOf(plan, statementsOf({{1, 5}, {4, 2}}));
+  for (bool safe : {true, false}) {
+    plan.unevenSafe = safe;
+    CHECK(shapeOf(plan, apart, false)->packed == safe);
+    CHECK(shapeOf(plan, apart, false)->runCount == 5);
+    CHECK(shapeOf(plan, there, true)->packed == safe);
+  }
+  plan.unevenSafe = true;
+  CHECK(textOf(shapeOf(plan, apart, true).takeError()) ==
+        "in place, ranks send each other equally many elements, but rank 0 sends 5 to rank 1 and "
+        "receives 4");
+  // Right in place only: one row is cut for both directions, if they are as long.
+  plan.disjointProved = false;
+  plan.inPlaceProved = true;
+  CHECK(shapeOf(plan, there, false)->runInPlace);
+  CHECK(shapeOf(plan, there, false)->packed);
+  CHECK_FALSE(shapeOf(plan, apart, false)->packed);
+  plan.divisible = true;
+  UnevenShards whole = shardsOf(plan, statementsOf({{1, 5}, {5, 2}}));
+  CHECK_FALSE(shapeOf(plan, whole, false)->packed);
+  CHECK(shapeOf(plan, whole, false)->runCount == 6);
 }

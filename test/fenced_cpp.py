@@ -1,0 +1,60 @@
+"""Compiles every fenced `cpp` block of the pages against the public headers.
+
+    python3 test/fenced_cpp.py ROOT BUILD SCRATCH COMPILER
+
+A block with a `main` is linked and must exit with 0. A `cpp fragment` stands in a function
+that has a communicator `world` and fails by `return fail(text)`; it is only compiled.
+"""
+import pathlib
+import re
+import subprocess
+import sys
+
+FENCE = re.compile(r"^```cpp( fragment)?\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+AROUND = """#include <ccl/builder.h>
+#include <string>
+#include <vector>
+int fail(const std::string &);
+int fragment(ccl::Communicator &world) {{
+#line {line} "{page}"
+{text}
+return 0;
+}}
+"""
+
+
+def main():
+    root, build, scratch = (pathlib.Path(argument) for argument in sys.argv[1:4])
+    scratch.mkdir(parents=True, exist_ok=True)
+    # A fragment does not use all that it shows.
+    compiler = [sys.argv[4], "-std=c++20", "-Wall", "-Wextra", "-Werror", "-Wno-unused-variable",
+                "-Wno-unused-parameter", f"-I{build}/include"]
+    library = [f"-L{build}/lib", "-lccljit", "-pthread", f"-Wl,-rpath,{build}/lib"]
+    blocks = failures = 0
+    for page in [root / "README.md", *sorted((root / "docs").glob("*.md"))]:
+        content = page.read_text()
+        for match in FENCE.finditer(content):
+            blocks += 1
+            line = content.count("\n", 0, match.start()) + 2
+            where = f"{page.relative_to(root)}:{line}"
+            file = scratch / f"{page.stem}-{line}.cpp"
+            program = file.with_suffix("")
+            if match.group(1):
+                file.write_text(AROUND.format(line=line, page=page, text=match.group(2)))
+                commands = [compiler + ["-fsyntax-only", str(file)]]
+            else:
+                file.write_text(f'#line {line} "{page}"\n{match.group(2)}')
+                commands = [compiler + [str(file), "-o", str(program)] + library, [str(program)]]
+            for command in commands:
+                result = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                                        text=True)
+                if result.returncode:
+                    failures += 1
+                    print(f"{where}: {command[0]} exits with {result.returncode}\n{result.stdout}")
+                    break
+    print(f"{blocks} blocks, {failures} failures")
+    return 1 if failures or not blocks else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

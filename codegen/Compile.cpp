@@ -184,12 +184,14 @@ static std::optional<ObjectCache> openCache(AlgorithmOp algorithm, StringRef fol
 
 /// Emits and optimizes; fills plan.object.
 static LogicalResult compileCode(AlgorithmOp algorithm, const model::Contract &contract,
-                                 const HostOptions &options, Plan &plan, std::string *ir) {
+                                 const HostOptions &options, Plan &plan, CompileStats &stats,
+                                 std::string *ir) {
   llvm::LLVMContext context;
   auto code = emitHost(algorithm, contract, options, context, plan);
   if (failed(code))
     return failure();
   llvm::Expected<std::string> object = compileToObject(**code, options, ir);
+  stats.machineFailed = !object;
   if (!object)
     return emitError(algorithm.getLoc())
            << "cannot generate code: " << llvm::toString(object.takeError());
@@ -219,7 +221,7 @@ LogicalResult generate(AlgorithmOp algorithm, const CompileOptions &options, Pla
       stats.fromCache = true;
       return success();
     }
-  if (failed(compileCode(algorithm, *contract, host, plan, ir)))
+  if (failed(compileCode(algorithm, *contract, host, plan, stats, ir)))
     return failure();
   if (cache)
     if (llvm::Error error = cache->store(plan.hash, plan.object))

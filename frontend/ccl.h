@@ -233,7 +233,7 @@ public:
 
 private:
   friend class Communicator;
-  explicit Program(std::shared_ptr<const Impl> impl) : impl(std::move(impl)) {}
+  explicit Program(std::shared_ptr<const Impl> insides) : impl(std::move(insides)) {}
   std::shared_ptr<const Impl> impl;
 };
 
@@ -256,7 +256,7 @@ public:
 
 private:
   friend class Stream;
-  explicit Event(std::shared_ptr<Impl> impl) : impl(std::move(impl)) {}
+  explicit Event(std::shared_ptr<Impl> insides) : impl(std::move(insides)) {}
   std::shared_ptr<Impl> impl;
 };
 
@@ -294,7 +294,7 @@ public:
 
 private:
   friend class Communicator; // and its Caller
-  explicit Stream(std::shared_ptr<Impl> impl) : impl(std::move(impl)) {}
+  explicit Stream(std::shared_ptr<Impl> insides) : impl(std::move(insides)) {}
   std::shared_ptr<Impl> impl;
 };
 
@@ -325,7 +325,7 @@ public:
 
 private:
   friend class Communicator;
-  explicit Memory(std::unique_ptr<Impl> impl);
+  explicit Memory(std::unique_ptr<Impl> insides);
   std::unique_ptr<Impl> impl;
 };
 
@@ -444,7 +444,8 @@ public:
   Status launchV(const Program &program, const void *in, void *out, std::span<const int64_t> counts,
                  std::span<const int64_t> receives = {}, const Call &call = {});
   /// The program that a collective runs, compiled if need be. All communicators of a process
-  /// share one cache. `options.ranks` and `options.via` are the communicator's.
+  /// share one cache. `options.ranks` is the communicator's size; where ranks cannot read each
+  /// other's memory `options.via` is staged.
   Result<Program> program(Collective collective, ProgramOptions options = {});
 
   /// A stream with a thread of its own.
@@ -472,7 +473,7 @@ public:
 
 private:
   struct Caller;
-  explicit Communicator(std::shared_ptr<Impl> impl) : impl(std::move(impl)) {}
+  explicit Communicator(std::shared_ptr<Impl> insides) : impl(std::move(insides)) {}
   std::shared_ptr<Impl> impl;
 };
 

@@ -52,7 +52,7 @@ struct FailureRecord {
 
 constexpr int32_t waitsForNobody = -1, waitsForEverybody = -2;
 
-/// The part of the block that one rank owns: nobody else writes it.
+/// The part of the block that one rank owns: nobody else writes it, `lost` excepted.
 struct RankState {
   alignas(cacheLine) Announcement announcements[2];
   /// Of the launch under way: generated code stores its progress here. Only `instruction`
@@ -66,6 +66,9 @@ struct RankState {
   std::atomic<int64_t> awake{0};    ///< of a wait: when it last looked, in ns
   std::atomic<bool> left{false};    ///< destroyed its member
   std::atomic<bool> rejoins{false}; ///< asks to go on without the others
+  /// Another rank saw it go, so that all agree to go on without it, whoever else saw that. It
+  /// may be alive: one that has closed its connection.
+  std::atomic<bool> lost{false};
   /// Where a block that this rank made lies: for a split, for a rebuild.
   std::atomic<uint64_t> child{0}, successor{0};
 };

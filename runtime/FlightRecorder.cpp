@@ -261,7 +261,7 @@ FlightRecorder::FlightRecorder(int64_t worldRank, size_t capacity)
 
 FlightRecorder::~FlightRecorder() = default;
 
-uint64_t FlightRecorder::addGroup(std::string name, std::string description,
+uint64_t FlightRecorder::addGroup(const std::string &name, const std::string &description,
                                   std::vector<int64_t> ranks) {
   std::lock_guard<std::mutex> lock(state->mutex);
   state->groups.push_back({json::fixUTF8(name), json::fixUTF8(description), std::move(ranks)});

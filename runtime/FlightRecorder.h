@@ -28,7 +28,8 @@ public:
 
   /// A communicator, for the operations in it. `name` tells communicators of this rank
   /// apart and is the same on all ranks; `ranks` are ranks of the world, in order.
-  uint64_t addGroup(std::string name, std::string description, std::vector<int64_t> ranks);
+  uint64_t addGroup(const std::string &name, const std::string &description,
+                    std::vector<int64_t> ranks);
 
   struct Operation {
     uint64_t group = 0;    ///< of addGroup

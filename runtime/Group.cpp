@@ -96,8 +96,10 @@ void Group::onGone(int64_t worldRank, const std::string &how) {
     if (this->worldRank(r) != worldRank)
       continue;
     // Who has left in order is missed by nobody who is not waiting.
-    if (!control.rank(r).left.load(std::memory_order_acquire))
-      fail(Failure::Machine, fmt::format("rank {} is gone: {}; {}", r, how, describeRank(r)), r);
+    if (control.rank(r).left.load(std::memory_order_acquire))
+      continue;
+    control.rank(r).lost.store(true, std::memory_order_release);
+    fail(Failure::Machine, fmt::format("rank {} is gone: {}; {}", r, how, describeRank(r)), r);
   }
 }
 

@@ -408,6 +408,11 @@ llvm::Error RankMember::run(const std::shared_ptr<LoadedProgram> &program, const
       return e;
     if (CCL_FAULT(LastWait, group.worldRank(group.rank)))
       return injected("after the last wait");
+    // Once it has failed, others are back from this launch: what was read of their memory since
+    // may be something else by now. Such a result must not pass for one.
+    std::atomic_thread_fence(std::memory_order_acquire);
+    if (group.hasFailed())
+      return group.firstFailure();
     memory.finish(*plan, facts, *shape, args, program->finish());
   }
   if (recorded)

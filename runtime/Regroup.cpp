@@ -150,7 +150,8 @@ std::vector<int64_t> RankMember::survivors(bool &complete) const {
   Group &view = const_cast<Group &>(group);
   for (int64_t r = 0; r < group.ranks; ++r) {
     RankState &state = view.block().rank(r);
-    if (view.world().gone(group.worldRank(r)) || state.left.load(std::memory_order_acquire))
+    if (view.world().gone(group.worldRank(r)) || state.lost.load(std::memory_order_acquire) ||
+        state.left.load(std::memory_order_acquire))
       continue;
     if (state.rejoins.load(std::memory_order_acquire))
       all.push_back(r);
@@ -191,6 +192,10 @@ llvm::Expected<std::unique_ptr<Member>> RankMember::rebuild(Milliseconds timeout
     return llvm::make_error<RuntimeError>(
         Failure::BadArgument,
         fmt::format("rank {}: rebuild is for communicators that failed", group.rank));
+  if (group.self().lost.load(std::memory_order_acquire))
+    return llvm::make_error<RuntimeError>(
+        Failure::Aborted,
+        fmt::format("rank {} is gone for the others, which go on without it", group.rank));
   if (busy.exchange(true, std::memory_order_acquire))
     return llvm::make_error<RuntimeError>(
         Failure::BadArgument, fmt::format("rank {} is used by two threads at once", group.rank));

@@ -3,8 +3,6 @@
 #include "frontend/api/ProgramCache.h"
 #include "frontend/api/State.h"
 
-#include "passes/synthesis/generators/Generators.h"
-
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -74,37 +72,10 @@ std::optional<Error> misfit(const Program::Impl &program, const Request &request
   return std::nullopt;
 }
 
-bool isGenerator(const std::string &name) {
-  return std::any_of(ccl::generators().begin(), ccl::generators().end(),
-                     [&](const Generator &generator) { return generator.name == name; });
-}
-
-/// The generator to use. CCL_ALGO is for the collectives that have one of that name: a job
-/// runs several. Why is told in `reason`.
-Result<std::string> chooseAlgorithm(const Impl &impl, Collective collective,
-                                    const std::string &wanted, const char *&reason) {
-  if (!wanted.empty()) {
-    reason = "the call";
-    return wanted;
-  }
-  if (!impl.algorithm.empty()) {
-    if (findGenerator(toInternal(collective), impl.algorithm)) {
-      reason = "CCL_ALGO";
-      return impl.algorithm;
-    }
-    if (!isGenerator(impl.algorithm))
-      return argumentError(fmt::format("CCL_ALGO={}: no generator has that name", impl.algorithm));
-  }
-  reason = "default";
-  const Generator *usual = findGenerator(toInternal(collective), "");
-  if (!usual)
-    return argumentError(fmt::format("nothing generates {}", name(collective)));
-  return usual->name.str();
-}
-
 Result<std::shared_ptr<const Program::Impl>>
 generated(const Impl &impl, Collective collective, ProgramOptions options, const char *&reason) {
-  Result<std::string> algorithm = chooseAlgorithm(impl, collective, options.algorithm, reason);
+  Result<std::string> algorithm =
+      chooseGenerator(collective, options.algorithm, impl.algorithm, reason);
   if (!algorithm)
     return algorithm.error();
   options.algorithm = *algorithm;
@@ -250,9 +221,11 @@ Status Communicator::allToAll(const void *in, void *out, int64_t count, DataType
 }
 Status Communicator::permute(const void *in, void *out, int64_t count, DataType type,
                              std::span<const int> targets, const Call &call) {
-  if (targets.empty())
-    return argumentError("permute needs one target for each rank");
-  return Caller::run(*this, {Collective::permute, type, {}, 0, targets}, {in, out, count}, call);
+  return guarded([&]() -> Status {
+    if (targets.empty())
+      return argumentError("permute needs one target for each rank");
+    return Caller::run(*this, {Collective::permute, type, {}, 0, targets}, {in, out, count}, call);
+  });
 }
 Status Communicator::barrier(const Call &call) {
   return Caller::run(*this, {Collective::barrier}, {}, call);

@@ -139,10 +139,12 @@ Result<std::optional<Communicator>> Communicator::split(int color, int key,
 }
 
 Result<Communicator> Communicator::dup(std::chrono::milliseconds timeout) {
-  Result<std::optional<Communicator>> copy = split(0, rank(), timeout);
-  if (!copy)
-    return copy.error();
-  return std::move(**copy);
+  return guarded([&]() -> Result<Communicator> {
+    Result<std::optional<Communicator>> copy = split(0, rank(), timeout);
+    if (!copy)
+      return copy.error();
+    return std::move(**copy);
+  });
 }
 
 Result<Communicator> Communicator::rebuild(std::chrono::milliseconds timeout) {

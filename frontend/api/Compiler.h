@@ -28,10 +28,15 @@ Result<Compiled> compileSource(const Source &source, const ProgramOptions &optio
 Result<std::string> printStage(const Source &source, const ProgramOptions &options,
                                Program::Stage stage);
 
+/// The generator to use: `wanted`, else `setting` (CCL_ALGO) if one of that name is for the
+/// collective, since a job runs several, else the default. `reason` says which it was.
+Result<std::string> chooseGenerator(Collective collective, const std::string &wanted,
+                                    const std::string &setting, const char *&reason);
+
 /// Why `options` cannot be, or nothing.
 std::optional<Error> refuseOptions(const ProgramOptions &options);
 
-struct Program::Impl {
+struct [[gnu::visibility("hidden")]] Program::Impl {
   Source source;
   ProgramOptions options;
   std::shared_ptr<LoadedProgram> loaded;

@@ -10,7 +10,7 @@
 namespace ccl {
 inline namespace jit {
 
-struct Memory::Impl {
+struct [[gnu::visibility("hidden")]] Memory::Impl {
   std::shared_ptr<Communicator::Impl> communicator;
   uint64_t number;
   SymmetricBuffer buffer;

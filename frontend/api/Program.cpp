@@ -53,19 +53,43 @@ Result<Program> Program::compile(const Algorithm &algorithm, const ProgramOption
   });
 }
 
+Result<std::string> chooseGenerator(Collective collective, const std::string &wanted,
+                                    const std::string &setting, const char *&reason) {
+  auto named = [&](const Generator &generator) { return generator.name == setting; };
+  if (!wanted.empty()) {
+    reason = "the call";
+    return wanted;
+  }
+  if (!setting.empty()) {
+    reason = "CCL_ALGO";
+    if (findGenerator(toInternal(collective), setting))
+      return setting;
+    if (llvm::none_of(ccl::generators(), named))
+      return argumentError(fmt::format("CCL_ALGO={}: no generator has that name", setting));
+  }
+  reason = "default";
+  const Generator *usual = findGenerator(toInternal(collective), "");
+  if (!usual)
+    return argumentError(fmt::format("nothing generates {}", name(collective)));
+  return usual->name.str();
+}
+
 Result<Program> Program::generate(Collective collective, const ProgramOptions &options) {
   return guarded([&]() -> Result<Program> {
     if (!isValid(collective))
       return argumentError("there is no such collective");
     if (options.ranks < 1)
       return argumentError("a generator needs a number of ranks");
+    llvm::Expected<Settings> settings = Settings::fromEnvironment();
+    if (!settings)
+      return toError(settings.takeError());
+    const char *reason = "";
+    Result<std::string> algorithm =
+        chooseGenerator(collective, options.algorithm, settings->text(Setting::Algo), reason);
+    if (!algorithm)
+      return algorithm.error();
     ProgramOptions chosen = options;
-    if (chosen.algorithm.empty()) {
-      llvm::Expected<Settings> settings = Settings::fromEnvironment();
-      if (!settings)
-        return toError(settings.takeError());
-      chosen.algorithm = settings->text(Setting::Algo);
-    }
+    chosen.algorithm = *algorithm;
     auto impl = make({{}, {}, {}, collective}, chosen);
     return impl ? Result<Program>(Program(std::move(*impl))) : impl.error();
   });
@@ -74,14 +98,17 @@ Result<Program> Program::generate(Collective collective, const ProgramOptions &o
 std::vector<std::string> Program::generators(Collective collective) {
   if (!isValid(collective))
     return {};
-  const Generator *usual = findGenerator(toInternal(collective), "");
-  std::vector<std::string> names;
-  if (usual)
-    names.push_back(usual->name.str());
-  for (const Generator &generator : ccl::generators())
-    if (&generator != usual && llvm::is_contained(generator.collectives, toInternal(collective)))
-      names.push_back(generator.name.str());
-  return names;
+  Result<std::vector<std::string>> names = guarded([&]() -> Result<std::vector<std::string>> {
+    const Generator *usual = findGenerator(toInternal(collective), "");
+    std::vector<std::string> found;
+    if (usual)
+      found.push_back(usual->name.str());
+    for (const Generator &generator : ccl::generators())
+      if (&generator != usual && llvm::is_contained(generator.collectives, toInternal(collective)))
+        found.push_back(generator.name.str());
+    return found;
+  });
+  return names ? std::move(*names) : std::vector<std::string>();
 }
 
 static const Plan &planOf(const std::shared_ptr<const Program::Impl> &impl) {

@@ -50,7 +50,7 @@ private:
   Turns &turns;
 };
 
-struct Communicator::Impl {
+struct [[gnu::visibility("hidden")]] Communicator::Impl {
   /// Why an operation with that time-out cannot be: `impl` is null, or it is negative.
   static std::optional<Error> refuse(const std::shared_ptr<Impl> &impl, Milliseconds timeout);
 
@@ -75,14 +75,14 @@ struct Communicator::Impl {
   uint64_t nextBlock = 1; ///< used by whose turn it is
 };
 
-struct Event::Impl {
+struct [[gnu::visibility("hidden")]] Event::Impl {
   std::mutex mutex;
   std::condition_variable changed;
   bool done = false;
   Status status; ///< of what was before the mark
 };
 
-struct Stream::Impl {
+struct [[gnu::visibility("hidden")]] Stream::Impl {
   explicit Impl(std::shared_ptr<Communicator::Impl> communicator)
       : communicator(std::move(communicator)) {}
   ~Impl();

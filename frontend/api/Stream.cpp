@@ -17,6 +17,10 @@ static bool await(std::condition_variable &changed, std::unique_lock<std::mutex>
   return true;
 }
 
+static Error negative(std::chrono::milliseconds timeout) {
+  return argumentError(fmt::format("a time-out of {} ms", timeout.count()));
+}
+
 //===----------------------------------------------------------------------===//
 // Event
 //===----------------------------------------------------------------------===//
@@ -28,6 +32,8 @@ bool Event::done() const {
 
 Status Event::wait(std::chrono::milliseconds timeout) const {
   return guarded([&]() -> Status {
+    if (timeout.count() < 0)
+      return negative(timeout);
     std::unique_lock lock(impl->mutex);
     if (!await(impl->changed, lock, timeout, [&] { return impl->done; }))
       return Error{Error::Kind::timeout,
@@ -117,6 +123,8 @@ Status Stream::wait(std::chrono::milliseconds timeout) {
   return guarded([&]() -> Status {
     if (!impl)
       return movedStream();
+    if (timeout.count() < 0)
+      return negative(timeout);
     std::unique_lock lock(impl->mutex);
     const uint64_t target = impl->queued;
     if (!await(impl->changed, lock, timeout, [&] { return impl->finished >= target; }))

@@ -11,7 +11,7 @@
 namespace ccl {
 inline namespace jit {
 
-struct Algorithm::Impl {
+struct [[gnu::visibility("hidden")]] Algorithm::Impl {
   /// A line that wrote something; kept once however many moves are of it.
   struct Line {
     uint32_t file, line, column;

@@ -36,8 +36,8 @@ struct Where {
 
   Where(const std::source_location &here)
       : file(here.file_name()), line(here.line()), column(here.column()) {}
-  Where(std::string_view file, uint32_t line, uint32_t column = 0)
-      : file(file), line(line), column(column) {}
+  Where(std::string_view path, uint32_t lineNumber, uint32_t columnNumber = 0)
+      : file(path), line(lineNumber), column(columnNumber) {}
 };
 
 /// What an algorithm promises; `Program::compile` proves it. docs/semantics.md, "Contracts".
@@ -82,7 +82,7 @@ public:
 
 private:
   friend class Algorithm;
-  Buffer(uint64_t algorithm, uint32_t index) : algorithm(algorithm), index(index) {}
+  Buffer(uint64_t owner, uint32_t number) : algorithm(owner), index(number) {}
   uint64_t algorithm;
   uint32_t index;
 };
@@ -99,7 +99,7 @@ public:
 
 private:
   friend class Algorithm;
-  explicit Step(Algorithm *algorithm) : algorithm(algorithm) {}
+  explicit Step(Algorithm *opened) : algorithm(opened) {}
   Algorithm *algorithm;
 };
 

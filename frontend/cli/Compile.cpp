@@ -183,7 +183,7 @@ int Compiler::toPrograms() {
 
 int Compiler::toCode() {
   if (mlir::failed(generate(instance.op(), options, plan, stats, &ir)))
-    return session.refused();
+    return session.refused(stats.machineFailed);
   if (int status = dump("kernel.ll", ir))
     return status;
   return dump("kernel.o", plan.object);

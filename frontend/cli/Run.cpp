@@ -301,7 +301,7 @@ int Runner::runSeries(Instance instance, ElementType type, std::optional<model::
   CompileStats stats;
   mlir::FailureOr<Plan> plan = compile(*instance.module, compiling, stats);
   if (mlir::failed(plan))
-    return session.refused();
+    return session.refused(stats.machineFailed);
   if (!stats.unproved.empty())
     log::warn(log::Subsystem::Check, -1, "@{} not proved: {}", instance.algorithm, stats.unproved);
   model::Reduction reduction = op.value_or(plan->contract.reduction);

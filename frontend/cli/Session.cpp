@@ -15,6 +15,7 @@
 #include <cstdio>
 #include <ctime>
 #include <fstream>
+#include <sstream>
 #include <unistd.h>
 
 namespace ccl::cli {
@@ -68,8 +69,10 @@ std::string locationText(mlir::Location loc) {
 
 /// Seconds since boot at which the kernel started this process, from /proc, or nothing.
 static std::optional<double> processStart() {
-  std::ifstream file("/proc/self/stat");
-  std::string text((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
+  // Not by iterators: those throw if reading fails.
+  std::ostringstream contents;
+  contents << std::ifstream("/proc/self/stat").rdbuf();
+  const std::string text = contents.str();
   // The second field is the program's name in brackets and may hold anything; the
   // start time is the 20th field after it.
   size_t end = text.rfind(')');
@@ -181,8 +184,12 @@ int Session::failed(llvm::Error error) {
   return wrongInput ? badInput(message) : machine(message);
 }
 
-int Session::refused() {
+int Session::refused(bool machineFailed) {
   wasRefused = true;
+  if (machineFailed) {
+    report("machine", firstProblem ? firstProblem->message : "", "");
+    return MachineFailed;
+  }
   if (firstProblem && problemsAreVerdicts)
     return BadInput;
   if (firstProblem)

@@ -78,8 +78,9 @@ public:
   /// A RuntimeError decides the status by its category; others are bad input.
   int failed(llvm::Error error);
   /// After diagnostics were emitted: repeats the first error in JSON, unless the command
-  /// makes its own object of it (`problemsAreVerdicts`).
-  int refused();
+  /// makes its own object of it (`problemsAreVerdicts`). `machineFailed`: the input is not
+  /// to blame.
+  int refused(bool machineFailed = false);
   bool problemsAreVerdicts = false;
   /// Whether `refused` was called: the input did not get to where it is judged.
   bool refusedOnce() const { return wasRefused; }

@@ -220,6 +220,8 @@ struct CheckProgram : impl::CclCheckProgramBase<CheckProgram> {
                            << " instructions, least slots " << (*forms)->minSlots;
     if (proof.isSymmetric())
       d << ", " << proof.remark();
+    if ((*forms)->unevenSafe)
+      d << ", uneven shards";
     return success();
   }
 };

@@ -21,7 +21,7 @@ constexpr size_t kernelLimit = 253;
 template <size_t N>
 void copyText(char (&to)[N], llvm::StringRef from) {
   const size_t size = std::min(from.size(), N - 1);
-  std::memcpy(to, from.data(), size);
+  std::copy_n(from.begin(), size, to);
   std::memset(to + size, 0, N - size);
 }
 

@@ -392,7 +392,7 @@ void Hub::checkDeadline() {
 
 void Hub::fail(Failure category, std::string text, int64_t culprit) {
   if (!failure)
-    failure.emplace(category, std::move(text), culprit);
+    failure = std::make_unique<RuntimeError>(category, std::move(text), culprit);
 }
 
 void Hub::fail(llvm::Error error) {

@@ -70,7 +70,7 @@ private:
   std::vector<Caller *> byRank; ///< who said hello; null: did not come yet
   std::vector<bool> heard;      ///< who said anything, be it wrong
   Phase phase = Phase::Gathering;
-  std::optional<RuntimeError> failure;
+  std::unique_ptr<RuntimeError> failure; ///< the first
   int64_t dropped = 0;
 };
 

@@ -63,6 +63,7 @@ struct Monitor::State {
   Descriptor stop;
   pthread_t thread{};
   bool inChild = false;
+  std::atomic<bool> stopping{false};
   std::atomic<bool> closedOwn{false}; ///< then an end of file says nothing of the peer
 
   void run();
@@ -128,8 +129,7 @@ Clock::time_point Monitor::State::look(Clock::time_point until) {
 void Monitor::State::run() {
   pthread_setname_np(pthread_self(), "ccl-monitor");
   Clock::time_point nextTick = Clock::now();
-  uint64_t stopped = 0;
-  while (read(stop.get(), &stopped, sizeof stopped) != sizeof stopped) {
+  while (!stopping.load(std::memory_order_acquire)) {
     if (Clock::now() >= nextTick) {
       tick();
       nextTick = Clock::now() + tickInterval;
@@ -183,6 +183,8 @@ llvm::Expected<std::unique_ptr<Monitor>> Monitor::start(Meeting &meeting, Gone g
 Monitor::~Monitor() {
   if (state->inChild)
     return;
+  state->stopping.store(true, std::memory_order_release);
+  // Without it the thread would go on to its next tick.
   const uint64_t one = 1;
   while (write(state->stop.get(), &one, sizeof one) < 0 && errno == EINTR)
     ;

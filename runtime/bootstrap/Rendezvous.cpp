@@ -34,13 +34,14 @@ std::string problemOf(const JoinOptions &options) {
 
 llvm::Expected<Meeting> meet(const JoinOptions &options, Descriptor arena, int64_t arenaBytes) {
   std::vector<Descriptor> sockets;
+  sockets.reserve(options.sockets.size());
   for (int socket : options.sockets)
     sockets.emplace_back(socket);
   if (std::string problem = problemOf(options); !problem.empty())
     return llvm::make_error<RuntimeError>(Failure::BadArgument, std::move(problem));
   if (std::string problem = bootstrap::arenaProblem(arena.get(), arenaBytes); !problem.empty())
     return llvm::make_error<RuntimeError>(
-        Failure::BadArgument, "the arena of this rank is refused: " + problem, options.rank);
+        Failure::Machine, "the arena of this rank is refused: " + problem, options.rank);
   if (options.ranks == 1) {
     Meeting meeting;
     meeting.peers.resize(1);

@@ -32,7 +32,7 @@ Visitor::Visitor(const JoinOptions &options, Descriptor arena, int64_t arenaByte
     : options(options), arena(std::move(arena)), arenaBytes(arenaBytes), byPath(!socket),
       deadline(begin + options.timeout) {
   if (socket)
-    connection.emplace(std::move(socket), mostDescriptors);
+    connection = std::make_unique<Connection>(std::move(socket), mostDescriptors);
   meeting.rank = options.rank;
   meeting.ranks = options.ranks;
   meeting.peers.resize(size_t(options.ranks));
@@ -82,7 +82,8 @@ llvm::Error Visitor::connect() {
     if (!attempt)
       return attempt.takeError();
     if (attempt->socket) {
-      connection.emplace(std::move(attempt->socket), mostDescriptors);
+      connection = std::make_unique<Connection>(std::move(attempt->socket), mostDescriptors);
+      broken = false;
       wasConnected = true;
       refusedSince.reset();
       return llvm::Error::success();
@@ -139,7 +140,9 @@ llvm::Error Visitor::talk() {
       return lost();
     case Connection::Received::Partial: break;
     }
-    if (!sent || !waitForMessage(deadline + grace))
+    if (broken && !waitForMessage(Clock::now() + grace))
+      return lost();
+    if (!sent || (!broken && !waitForMessage(deadline + grace)))
       return error(Failure::Timeout, 0, "timed out after {} ms: rank 0 {}",
                    millisecondsSince(begin),
                    accepted ? "let us in and then did not answer" : "does not answer");
@@ -250,10 +253,10 @@ bool Visitor::waitForMessage(Clock::time_point until) {
 
 /// False: it did not get through in time. A broken connection counts as sent, reading tells.
 bool Visitor::sendAll(Clock::time_point until) {
-  while (connection->hasUnsent()) {
+  while (connection->hasUnsent() && !broken) {
     switch (connection->flush()) {
-    case Connection::Sent::All:
-    case Connection::Sent::Broken: return true;
+    case Connection::Sent::All: return true;
+    case Connection::Sent::Broken: return broken = true;
     case Connection::Sent::Blocked: break;
     case Connection::Sent::Crowded: {
       std::vector<pollfd> nothing;

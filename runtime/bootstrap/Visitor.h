@@ -32,9 +32,10 @@ private:
   const bool byPath;
   const Clock::time_point begin = Clock::now();
   const Clock::time_point deadline;
-  std::optional<Connection> connection;
+  std::unique_ptr<Connection> connection;
   std::optional<Clock::time_point> refusedSince; ///< there was a hub, and now there is none
   bool wasConnected = false, accepted = false, done = false;
+  bool broken = false; ///< nothing can be sent any more; there may be something to read
   Meeting meeting;
   int64_t met = 0; ///< ranks below this have been received
 };

@@ -29,6 +29,7 @@ public:
       : fault(fault), pool(pool), reports(size_t(fault.ranks)), processes(size_t(fault.ranks)) {}
   ~Job();
   Verdict run();
+  std::string whereAll() const;
 
 private:
   struct Process {
@@ -48,7 +49,11 @@ private:
   void judgeSurvivor(int64_t rank);
   void judgeVictim();
   void release();
-  std::string whereAll() const;
+  bool anybodyJoined() const; ///< of the survivors
+  /// Whether ranks may be through before they notice anything.
+  bool mayEndWell() const {
+    return fault.point && (fault.point == Point::Destroy || fault.action == Action::Close);
+  }
   bool isSurvivor(int64_t rank) const { return rank != fault.victim; }
   bool hasLeft(int64_t rank) const {
     return processes[size_t(rank)].ended || reports[size_t(rank)].phase.load() == Phase::Left;
@@ -59,6 +64,7 @@ private:
   Shared<RankReport> reports;
   std::vector<Process> processes;
   const int64_t begun = nowNanoseconds();
+  bool released = false;
   int64_t struck = 0; ///< when the fault was seen to have happened, ns
   Verdict verdict;
 };
@@ -121,6 +127,9 @@ void Job::look() {
       continue;
     if (WIFSTOPPED(status)) {
       process.stopped = true;
+      // It may get there only when the others have long gone.
+      if (released)
+        kill(process.pid, fault.killStopped ? SIGKILL : SIGCONT);
     } else {
       process.ended = true;
       process.status = status;
@@ -156,12 +165,19 @@ std::string Job::whereAll() const {
   for (int64_t r = 0; r < fault.ranks; ++r) {
     const Process &process = processes[size_t(r)];
     const RankReport &report = reports[size_t(r)];
-    text += fmt::format("{}rank {}: {}, launch {}{}{}", r ? "; " : "", r, name(report.phase.load()),
+    text += fmt::format("\n  rank {}: {}, launch {}{}", r, name(report.phase.load()),
                         report.launches.load(),
                         process.ended     ? ", ended"
                         : process.stopped ? ", stopped"
-                                          : "",
-                        report.text[0] ? fmt::format(" ({})", report.text) : "");
+                                          : "");
+    if (report.failedAt.load())
+      text += fmt::format("; error after {} ms: {}", (report.failedAt.load() - begun) / 1'000'000,
+                          report.text);
+    if (report.rebuildsAt.load())
+      text +=
+          fmt::format("; rebuild after {} ms: {}", (report.rebuildsAt.load() - begun) / 1'000'000,
+                      report.refused[0] ? std::string(report.refused)
+                                        : fmt::format("{} ranks", report.newRanks.load()));
   }
   return text;
 }
@@ -186,14 +202,10 @@ void Job::strike() {
 
 /// Lets a stopped victim go on, or ends it.
 void Job::release() {
-  Process &victim = processes[size_t(fault.victim)];
-  if (victim.ended || fault.action != Action::Stop)
-    return;
-  if (fault.killStopped) {
-    kill(victim.pid, SIGKILL);
-    return;
-  }
-  kill(victim.pid, SIGCONT);
+  released = true;
+  const Process &victim = processes[size_t(fault.victim)];
+  if (!victim.ended && fault.action == Action::Stop)
+    kill(victim.pid, fault.killStopped && victim.stopped ? SIGKILL : SIGCONT);
 }
 
 void Job::judgeSurvivor(int64_t rank) {
@@ -206,8 +218,8 @@ void Job::judgeSurvivor(int64_t rank) {
     return problem(fmt::format("rank {}: {}", rank, report.problem));
   if (!report.failedAt.load()) {
     // Fine only for one who had nothing left to do with the victim.
-    if (fault.point != Point::Destroy)
-      problem(fmt::format("rank {} ended without an error; {}", rank, whereAll()));
+    if (!mayEndWell())
+      problem(fmt::format("rank {} ended without an error", rank));
     return;
   }
   const Failure expected = fault.action == Action::Stop ? Failure::Timeout : Failure::Machine;
@@ -234,9 +246,17 @@ void Job::judgeSurvivor(int64_t rank) {
   if (!report.newRanks.load())
     return problem(fmt::format("rank {} was refused by rebuild: {}", rank, report.refused));
   ++verdict.survivorsRebuilt;
-  if (fault.point != Point::Destroy && report.newRanks.load() != fault.ranks - 1)
-    problem(fmt::format("rank {} goes on with {} ranks, not {}; {}", rank, report.newRanks.load(),
-                        fault.ranks - 1, whereAll()));
+  if (mayEndWell() ? report.newRanks.load() > fault.ranks - 1
+                   : report.newRanks.load() != fault.ranks - 1)
+    problem(fmt::format("rank {} goes on with {} ranks, not {}", rank, report.newRanks.load(),
+                        fault.ranks - 1));
+}
+
+bool Job::anybodyJoined() const {
+  for (int64_t r = 0; r < fault.ranks; ++r)
+    if (isSurvivor(r) && !reports[size_t(r)].failedToJoin)
+      return true;
+  return false;
 }
 
 /// One that lives has the error of all, and nobody goes on with it.
@@ -248,7 +268,7 @@ void Job::judgeVictim() {
   if (report.problem[0])
     return problem(fmt::format("rank {} (the victim): {}", fault.victim, report.problem));
   if (!report.failedAt.load()) {
-    if (fault.point != Point::Destroy)
+    if (!mayEndWell())
       problem(fmt::format("rank {} (the victim) ended without an error", fault.victim));
     return;
   }
@@ -257,7 +277,8 @@ void Job::judgeVictim() {
         !report.failedToJoin && strcmp(reports[size_t(r)].text, report.text) != 0)
       return problem(fmt::format("the victim has another error than rank {}: '{}' and '{}'", r,
                                  report.text, reports[size_t(r)].text));
-  if (report.newRanks.load())
+  // Alone it may, if nobody else ever was in that communicator.
+  if (report.newRanks.load() > 1 || (report.newRanks.load() && anybodyJoined()))
     problem(
         fmt::format("the victim goes on in a communicator of {} ranks", report.newRanks.load()));
 }
@@ -339,7 +360,11 @@ std::string FaultCase::str() const {
 }
 
 Verdict runFaultCase(const FaultCase &fault, const ProgramPool &pool) {
-  return Job(fault, pool).run();
+  Job job(fault, pool);
+  Verdict verdict = job.run();
+  if (!verdict.problem.empty())
+    verdict.problem += job.whereAll();
+  return verdict;
 }
 
 } // namespace ccl::soak

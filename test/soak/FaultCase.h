@@ -52,6 +52,7 @@ struct RankReport {
   int64_t culprit;
   char text[2560];
   // After it.
+  std::atomic<int64_t> rebuildsAt;
   std::atomic<int64_t> newRanks; ///< of the rebuilt communicator, 0 if there is none
   std::atomic<int64_t> rightLaunches;
   char refused[1024]; ///< what rebuild answered, if that was an error

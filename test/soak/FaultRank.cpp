@@ -110,6 +110,7 @@ void FaultRank::expectFirstError(Member &member) {
 
 void FaultRank::rebuild(std::unique_ptr<Member> old) {
   enter(Phase::Rebuilding);
+  report.rebuildsAt.store(nowNanoseconds());
   llvm::Expected<std::unique_ptr<Member>> made = old->rebuild(rebuildTimeout);
   if (!made) {
     note(report.refused, llvm::toString(made.takeError()));

@@ -86,8 +86,11 @@ void FaultSoak::planMatrix() {
             fault.nth = nth;
             fault.seed = options.seed + all.size();
             fault.killStopped = all.size() % 4 == 0;
-            // Not every launch has to wait in its kernel.
-            fault.launches = row.point == Point::MidSlot ? 2000 : 16;
+            // Not every launch has to wait in its kernel; a closed connection is not given up
+            // at once.
+            fault.launches = row.point == Point::MidSlot ? 2000
+                             : action == Action::Close   ? 400
+                                                         : 16;
             all.push_back(fault);
           }
         }

@@ -1,6 +1,6 @@
 """Every collective against NumPy: types, ops, counts, ranks, in place and not.
 
-    python3 collectives.py threads|fork
+    python3 collectives.py threads|fork RANKS...
 """
 import sys
 
@@ -100,7 +100,8 @@ def work(comm):
 
 if __name__ == "__main__":
     method = sys.argv[1]
-    for n in (1, 2, 3, 4):
+    assert len(sys.argv) > 2
+    for n in map(int, sys.argv[2:]):
         done = ccl.run(work, ranks=n, method=method)
         print(f"{method}: {n} ranks, {done[0]} calls right")
         assert min(done) == max(done) > 500

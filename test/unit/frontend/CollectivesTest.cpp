@@ -201,6 +201,23 @@ TEST_CASE("collectives: arguments that cannot be") {
   });
 }
 
+TEST_CASE("collectives: CCL_ALGO is for those that have a generator of that name") {
+  auto with = [](const char *algorithm) {
+    setenv("CCL_ALGO", algorithm, 1);
+    std::vector<Communicator> ranks = test::open(2);
+    unsetenv("CCL_ALGO");
+    return ranks;
+  };
+  std::vector<Communicator> trees = with("binomial");
+  test::onEach(trees, [](Communicator &rank) {
+    CHECK(contains(rank.program(Collective::allReduce)->name(), "binomial"));
+    CHECK_OK(rank.program(Collective::allToAll));
+    CHECK_OK(rank.barrier());
+  });
+  std::vector<Communicator> pigeons = with("pigeon");
+  CHECK(messageOf(pigeons[0].barrier()) == "CCL_ALGO=pigeon: no generator has that name");
+}
+
 TEST_CASE("collectives: all communicators of a process share programs") {
   std::vector<std::string> hashes(4);
   onRanks(4, [&](Communicator &rank) {

@@ -65,6 +65,7 @@ TEST_CASE("stream: wait gives the first error; its own time-out stops nothing") 
     CHECK_OK(stream);
     std::vector<int> in(10, 1), out(10);
     CHECK_OK(stream->wait());
+    CHECK(messageOf(stream->wait(-1ms)) == "a time-out of -1 ms");
     if (rank.rank() == 0) {
       CHECK_OK(rank.barrier({.stream = &*stream}));
       Status early = stream->wait(20ms);

@@ -494,7 +494,7 @@ TEST_CASE("a rank that stops during init is named at the deadline") {
   if (!faults::enabled())
     return;
   Folder folder;
-  std::vector<Attend> ranks = atPath(3, folder.path("socket"), Milliseconds(400));
+  std::vector<Attend> ranks = atPath(3, folder.path("socket"), Milliseconds(1500));
   Child stopped([&] {
     faults::Fault fault{};
     fault.point = faults::Point::Exchange;

@@ -90,6 +90,7 @@ private:
                        std::unique_ptr<Member> &child);
   llvm::Error offerBlock(const std::vector<int64_t> &members, std::atomic<uint64_t> &place);
   llvm::Error awaitDecision(Milliseconds timeout);
+  llvm::Error refuseLost();
   std::vector<int64_t> survivors(bool &complete) const;
   std::unique_ptr<Member> adopt(int64_t offerer, uint64_t address);
 

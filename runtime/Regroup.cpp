@@ -161,6 +161,15 @@ std::vector<int64_t> RankMember::survivors(bool &complete) const {
   return all;
 }
 
+/// Others have seen this rank go, so none of them waits for it.
+llvm::Error RankMember::refuseLost() {
+  if (!group.self().lost.load(std::memory_order_acquire))
+    return llvm::Error::success();
+  return llvm::make_error<RuntimeError>(
+      Failure::Aborted,
+      fmt::format("rank {} is gone for the others, which go on without it", group.rank));
+}
+
 /// One rank decides who goes on: the first of those who came, when all have come who can, or
 /// when time is up. Whoever puts its number into `decidedBy` first has decided.
 llvm::Error RankMember::awaitDecision(Milliseconds timeout) {
@@ -170,10 +179,13 @@ llvm::Error RankMember::awaitDecision(Milliseconds timeout) {
   Backoff backoff;
   bool offered = false;
   while (decidedBy.load(std::memory_order_acquire) == 0) {
+    if (llvm::Error e = refuseLost())
+      return e;
     const bool late = Clock::now() >= deadline;
     bool complete = false;
     const std::vector<int64_t> members = survivors(complete);
-    if (((complete && members.front() == group.rank) || late) && !offered) {
+    const bool isIn = std::find(members.begin(), members.end(), group.rank) != members.end();
+    if (isIn && ((complete && members.front() == group.rank) || late) && !offered) {
       if (llvm::Error e = offerBlock(members, group.self().successor))
         return e;
       offered = true;
@@ -192,10 +204,6 @@ llvm::Expected<std::unique_ptr<Member>> RankMember::rebuild(Milliseconds timeout
     return llvm::make_error<RuntimeError>(
         Failure::BadArgument,
         fmt::format("rank {}: rebuild is for communicators that failed", group.rank));
-  if (group.self().lost.load(std::memory_order_acquire))
-    return llvm::make_error<RuntimeError>(
-        Failure::Aborted,
-        fmt::format("rank {} is gone for the others, which go on without it", group.rank));
   if (busy.exchange(true, std::memory_order_acquire))
     return llvm::make_error<RuntimeError>(
         Failure::BadArgument, fmt::format("rank {} is used by two threads at once", group.rank));

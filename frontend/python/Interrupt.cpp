@@ -78,7 +78,8 @@ bool isMainThread() { return syscall(SYS_gettid) == getpid(); }
 /// Whether Python answers SIGINT with a KeyboardInterrupt.
 bool raisesKeyboardInterrupt() {
   // Not destroyed: at exit the interpreter is gone.
-  static const py::handle signals = py::module_::import("signal").release();
+  // The module below `signal`, which would look for an enumerator first.
+  static const py::handle signals = py::module_::import("_signal").release();
   static const py::handle getsignal = py::object(signals.attr("getsignal")).release();
   static const py::handle usual = py::object(signals.attr("default_int_handler")).release();
   return getsignal(int(SIGINT)).is(usual);

@@ -11,7 +11,7 @@
 #include "runtime/bootstrap/Listener.h"
 #include "runtime/bootstrap/Rendezvous.h"
 
-#include <optional>
+#include <memory>
 
 namespace ccl::bootstrap {
 

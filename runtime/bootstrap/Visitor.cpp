@@ -229,17 +229,16 @@ llvm::Error Visitor::tell(llvm::Error problem) {
     connection->queue(message);
     sendAll(end);
     RuntimeError told = own;
-    for (bool waiting = true; waiting;) {
+    while (true) {
       const Connection::Received received = connection->receive();
-      if (received == Connection::Received::Whole &&
-          connection->message.protocol == protocolVersion &&
-          connection->message.kind == Kind::Failed)
+      const bool whole = received == Connection::Received::Whole;
+      if (whole && connection->message.protocol == protocolVersion &&
+          connection->message.kind == Kind::Failed) {
         told = toError(connection->message);
-      else if (received == Connection::Received::Whole)
-        continue;
-      else if (received == Connection::Received::Partial && waitForMessage(end))
-        continue;
-      waiting = false;
+        break;
+      }
+      if (!whole && (received != Connection::Received::Partial || !waitForMessage(end)))
+        break;
     }
     answer = llvm::joinErrors(std::move(answer), llvm::make_error<RuntimeError>(told));
   });

@@ -8,8 +8,8 @@ namespace ccl::soak {
 namespace {
 
 constexpr int64_t mostBytes = 4 << 20;
-/// A stopped rank is waited for, as it might come.
-constexpr Milliseconds rebuildTimeout{600};
+/// A stopped rank is waited for in vain, as it might come.
+constexpr Milliseconds rebuildTimeout{1000}, rebuildTimeoutOfDead{8000};
 
 template <size_t n>
 void note(char (&to)[n], const std::string &text) {
@@ -111,7 +111,8 @@ void FaultRank::expectFirstError(Member &member) {
 void FaultRank::rebuild(std::unique_ptr<Member> old) {
   enter(Phase::Rebuilding);
   report.rebuildsAt.store(nowNanoseconds());
-  llvm::Expected<std::unique_ptr<Member>> made = old->rebuild(rebuildTimeout);
+  llvm::Expected<std::unique_ptr<Member>> made =
+      old->rebuild(fault.action == faults::Action::Stop ? rebuildTimeout : rebuildTimeoutOfDead);
   if (!made) {
     note(report.refused, llvm::toString(made.takeError()));
     return;
@@ -144,7 +145,8 @@ void FaultRank::run(std::vector<int> sockets) {
   joining.rank = rank;
   joining.ranks = fault.ranks;
   joining.sockets = std::move(sockets);
-  joining.timeout = timeout;
+  // Where nothing happens then, time does not matter.
+  joining.timeout = fault.point || fault.early ? timeout : deadTimeout;
   enter(Phase::Joining);
   llvm::Expected<std::unique_ptr<Member>> member = Member::join(std::move(joining));
   if (!member) {

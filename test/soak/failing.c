@@ -66,10 +66,12 @@ static int prepare(void) {
   children_only = where && strcmp(where, "children") == 0;
   if (!file)
     return 1;
-  const long fd = syscall(SYS_openat, AT_FDCWD, file, O_RDWR | O_CLOEXEC);
-  const long memory = fd < 0 ? -1
-                             : syscall(SYS_mmap, NULL, sizeof *counts, PROT_READ | PROT_WRITE,
-                                       MAP_SHARED, fd, 0);
+  /* All arguments are read as long. */
+  const long fd = syscall(SYS_openat, (long)AT_FDCWD, file, (long)(O_RDWR | O_CLOEXEC), 0L);
+  const long memory =
+      fd < 0 ? -1
+             : syscall(SYS_mmap, NULL, sizeof *counts, (long)(PROT_READ | PROT_WRITE),
+                       (long)MAP_SHARED, fd, 0L);
   if (fd >= 0)
     syscall(SYS_close, fd);
   if (memory > 0)

@@ -29,7 +29,7 @@
 // RUN: ccl-opt %s --split-input-file --pass-pipeline='builtin.module(ccl-check-program{symmetric=always remark=true})' -verify-diagnostics
 
 // The loop over all chunks names them by its own variable on every rank.
-// expected-remark @below {{programs ok: 72 instructions, least slots 1, proved on one rank of 6 by symmetry}}
+// expected-remark @below {{programs ok: 72 instructions, least slots 1, proved on one rank of 6 by symmetry, uneven shards}}
 ccl.algorithm @grid implements #ccl.contract<all_gather> {
   %x = ccl.buffer in ranks(2, 3) chunks(1)
   %y = ccl.buffer out ranks(2, 3) chunks(2, 3)

@@ -144,8 +144,11 @@ void runBatch(const std::vector<Launch> &launches, Kind kind, Tally &tally) {
       return;
     ++tally.failures;
     const size_t at = std::min(end, launches.size() - 1);
-    say(fmt::format("failed: {}: {}", failed.empty() ? "a rank did not finish" : failed,
-                    launches[at].command(name(kind))));
+    // There is no barrier at the end of a launch: a rank may have been in the next one.
+    const bool further = at + 1 < launches.size() && results[at + 1].entered > 0;
+    say(fmt::format("failed: {}: {}{}", failed.empty() ? "a rank did not finish" : failed,
+                    launches[at].command(name(kind)),
+                    further ? "; or the next: " + launches[at + 1].command(name(kind)) : ""));
     for (first = end; first < launches.size() && launches[first].program == launches[at].program;)
       ++first;
   }

@@ -5,8 +5,6 @@
 #include <fmt/ranges.h>
 
 #include <cstring>
-#include <csignal>
-#include <unistd.h>
 
 namespace ccl::soak {
 
@@ -126,26 +124,8 @@ llvm::Expected<Findings> LaunchingRank::run(Member &member, const Launch &launch
   args.uneven = launch.lengths.isUneven() ? &stated : nullptr;
   args.timeout = launch.timeout;
   args.microBatches = launch.microBatches;
-  static int racy;
-  const char *m = getenv("SOAK_MUTATE");
-  std::string_view mutate = m ? m : "";
-  const bool here = member.rank() == member.ranks() - 1 && launch.lengths.count() == 300;
-  if (mutate == "crash" && here)
-    raise(SIGSEGV);
-  if (mutate == "hang" && here)
-    pause();
-  if (mutate == "late" && here)
-    usleep(3000000);
-  if (mutate == "race")
-    ++racy;
   if (llvm::Error error = member.launch(launch.program->program, args))
     return std::move(error);
-  if (mutate == "wrong" && here && args.out)
-    static_cast<char *>(args.out)[5] ^= 1;
-  if (mutate == "over" && here && args.out)
-    static_cast<char *>(args.out)[-3] ^= 1;
-  if (mutate == "input" && here && args.in)
-    static_cast<char *>(const_cast<void *>(args.in))[7] ^= 1;
 
   Findings found;
   found.wrong = work.countWrong(rank, launch.round, launch.lengths, args.out);

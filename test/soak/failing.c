@@ -42,6 +42,7 @@ struct counts {
   uint64_t mallocs_before_fork; /* of the process that forks first */
   uint64_t most[NUM_CALLS];          /* calls of the process that makes most */
   uint64_t most_in_child[NUM_CALLS]; /* of a child, from its fork on */
+  char caller[256];                  /* the file that holds the code whose malloc failed */
 };
 
 static struct counts nowhere;
@@ -114,19 +115,30 @@ static int fails(enum call call, int error) {
 extern void *__libc_malloc(size_t), *__libc_calloc(size_t, size_t), *__libc_realloc(void *, size_t),
     *__libc_memalign(size_t, size_t);
 
-void *malloc(size_t bytes) { return fails(CALL_MALLOC, ENOMEM) ? NULL : __libc_malloc(bytes); }
+static int malloc_fails(void *caller) {
+  if (!fails(CALL_MALLOC, ENOMEM))
+    return 0;
+  Dl_info info;
+  if (dladdr(caller, &info) && info.dli_fname)
+    strncpy(counts->caller, info.dli_fname, sizeof counts->caller - 1);
+  errno = ENOMEM;
+  return 1;
+}
+#define MALLOC_FAILS malloc_fails(__builtin_return_address(0))
+
+void *malloc(size_t bytes) { return MALLOC_FAILS ? NULL : __libc_malloc(bytes); }
 void *calloc(size_t number, size_t bytes) {
-  return fails(CALL_MALLOC, ENOMEM) ? NULL : __libc_calloc(number, bytes);
+  return MALLOC_FAILS ? NULL : __libc_calloc(number, bytes);
 }
-void *realloc(void *old, size_t bytes) {
-  return fails(CALL_MALLOC, ENOMEM) ? NULL : __libc_realloc(old, bytes);
-}
+void *realloc(void *old, size_t bytes) { return MALLOC_FAILS ? NULL : __libc_realloc(old, bytes); }
 void *memalign(size_t alignment, size_t bytes) {
-  return fails(CALL_MALLOC, ENOMEM) ? NULL : __libc_memalign(alignment, bytes);
+  return MALLOC_FAILS ? NULL : __libc_memalign(alignment, bytes);
 }
-void *aligned_alloc(size_t alignment, size_t bytes) { return memalign(alignment, bytes); }
+void *aligned_alloc(size_t alignment, size_t bytes) {
+  return MALLOC_FAILS ? NULL : __libc_memalign(alignment, bytes);
+}
 int posix_memalign(void **memory, size_t alignment, size_t bytes) {
-  void *got = memalign(alignment, bytes);
+  void *got = MALLOC_FAILS ? NULL : __libc_memalign(alignment, bytes);
   if (got)
     *memory = got;
   return got ? 0 : ENOMEM;

@@ -34,6 +34,7 @@ class Counts:
     def __init__(self, path):
         with open(path, "rb") as file:
             words = struct.unpack(f"{2 + 2 * len(CALLS)}Q", file.read(8 * (2 + 2 * len(CALLS))))
+            self.caller = os.path.basename(file.read(256).split(b"\0")[0].decode())
         self.failed, self.before_fork = words[:2]
         self.most = dict(zip(CALLS, words[2:]))
         self.in_child = dict(zip(CALLS, words[2 + len(CALLS):]))
@@ -92,7 +93,7 @@ def run(options, call, k, where, cache):
             reason = err.read().decode(errors="replace").strip()
         left = orphans()
         counted = Counts(counts)
-        wrong = judge(status, reason, counted.failed > 0)
+        wrong = judge(status, reason, counted)
         if left:
             wrong = f"{left} processes were left"
         # A file that is being written has another name than one that can be used.
@@ -104,12 +105,21 @@ def run(options, call, k, where, cache):
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def judge(status, reason, failed):
+def is_unchecked(status, counted):
+    """MLIR registers the interfaces of its dialects by malloc without looking at the result
+    (InterfaceSupport.h of LLVM 19): that is not ours to repair. It shows as a crash."""
+    return status == -signal.SIGSEGV and counted.caller.startswith("libMLIR")
+
+
+def judge(status, reason, counted):
     if status is None:
         return f"HANG: not done after {DEADLINE:g} s"
+    if is_unchecked(status, counted):
+        return ""
     if status < 0:
-        return f"killed by signal {-status} ({signal.Signals(-status).name})"
-    if not failed and status != 0:
+        return (f"killed by signal {-status} ({signal.Signals(-status).name}), the call came from "
+                f"{counted.caller or '?'}")
+    if not counted.failed and status != 0:
         return f"status {status} although nothing failed"
     if status not in (0, 3):
         # The loader speaks for itself.
@@ -182,7 +192,7 @@ def main():
     try:
         run(options, "", 0, "all", warm)  # fills the cache
         tasks = plan(options, warm)
-        wrong, fine, refused, unreached = 0, 0, 0, 0
+        wrong, fine, refused, unreached, unchecked = 0, 0, 0, 0, 0
         made = {}
         with concurrent.futures.ProcessPoolExecutor(options.jobs,
                                                     initializer=adopt_orphans) as pool:
@@ -191,6 +201,7 @@ def main():
                 fine += status == 0
                 refused += status == 3
                 unreached += failed == 0
+                unchecked += status == -signal.SIGSEGV and not text
                 if text:
                     wrong += 1
                     print(f"wrong: {call} {k} of {where}: {text}", flush=True)
@@ -203,7 +214,8 @@ def main():
         print("wrong: /dev/shm has changed")
     print(", ".join(f"{call} {count}" for call, count in made.items()))
     print(f"{len(tasks)} failures in {time.monotonic() - begun:.0f} s: {wrong} wrong; {refused} "
-          f"ended with status 3 and a reason, {fine} did no harm, {unreached} were not reached")
+          f"ended with status 3 and a reason, {fine} did no harm, {unreached} were not reached, "
+          f"{unchecked} met a malloc of MLIR that nobody checks")
     return 1 if wrong else 0
 
 

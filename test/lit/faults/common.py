@@ -27,8 +27,8 @@ def finish():
 class Folder:
     """A new one that goes with its contents."""
 
-    def __init__(self, mode=0o700):
-        self.path = tempfile.mkdtemp(prefix="ccl-")
+    def __init__(self, mode=0o700, where=None):
+        self.path = tempfile.mkdtemp(prefix="ccl-", dir=where)
         os.chmod(self.path, mode)
 
     def __enter__(self):

@@ -154,7 +154,7 @@ static HostOptions hostOptions(const CompileOptions &options, const model::Contr
 }
 
 /// To be raised when the same program gets other code, or code another ABI.
-constexpr int codeVersion = 2;
+constexpr int codeVersion = 3;
 
 /// Everything that the code depends on, as text.
 static std::string cacheText(AlgorithmOp algorithm, const Plan &plan, const HostOptions &options) {

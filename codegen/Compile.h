@@ -26,10 +26,10 @@ struct CompileStats {
   bool fromCache = false;
   uint64_t algorithmOps = 0, programOps = 0; ///< ops after specialize, after lowering
   uint64_t moves = 0, instructions = 0;      ///< of all ranks
-  std::string unproved;      ///< what was not proved and why, for people; "" if all was
+  std::string unproved;       ///< what was not proved and why, for people; "" if all was
   bool machineFailed = false; ///< the input is not to blame: LLVM cannot, or has no memory
-  bool proofPending = false; ///< there are many moves: provePrograms is to tell
-  std::string bySymmetry;    ///< "proved on one rank of 4096 by symmetry", or ""
+  bool proofPending = false;  ///< there are many moves: provePrograms is to tell
+  std::string bySymmetry;     ///< "proved on one rank of 4096 by symmetry", or ""
 };
 
 /// Proves and lowers all ranks and generates object code. On failure a diagnostic

@@ -311,12 +311,12 @@ int32_t RankMember::readInKernel(KernelArgs *args, int64_t rank, const void *add
   // Most likely it has just died. The monitor says so in a moment, and more about it.
   constexpr std::chrono::milliseconds patience{300};
   const Clock::time_point end = Clock::now() + patience;
-  for (Backoff backoff(true); !self.group.hasFailed() && Clock::now() < end;)
+  for (Backoff backoff; !self.group.hasFailed() && Clock::now() < end;)
     backoff.pause();
-  self.group.fail(Failure::Machine,
-                  fmt::format("rank {} cannot read {} bytes of rank {}: {}", self.group.rank, bytes,
-                              rank, why),
-                  rank);
+  self.group.fail(
+      Failure::Machine,
+      fmt::format("rank {} cannot read {} bytes of rank {}: {}", self.group.rank, bytes, rank, why),
+      rank);
   return 1;
 }
 
@@ -408,10 +408,10 @@ llvm::Error RankMember::run(const std::shared_ptr<LoadedProgram> &program, const
       return e;
     if (CCL_FAULT(LastWait, group.worldRank(group.rank)))
       return injected("after the last wait");
-    // Once it has failed, others are back from this launch: what was read of their memory since
-    // may be something else by now. Such a result must not pass for one.
+    // Once it has failed, others are back from this launch: what was read of their buffers since
+    // may be something else by now. Such a result must not pass for one. Slots are not used again.
     std::atomic_thread_fence(std::memory_order_acquire);
-    if (group.hasFailed())
+    if (plan->direct && group.hasFailed())
       return group.firstFailure();
     memory.finish(*plan, facts, *shape, args, program->finish());
   }

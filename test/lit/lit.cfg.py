@@ -20,9 +20,13 @@ config.test_exec_root = os.path.join(config.ccl_build, "test", "lit")
 lit_config.maxIndividualTestTime = 360 if config.ccl_sanitize else 120
 
 # Nobody's settings from outside, and no object code of an earlier build.
-cache = os.path.join(config.test_exec_root, "cache")
-shutil.rmtree(cache, ignore_errors=True)
-os.makedirs(cache, mode=0o700)
+# Two runs at once have one each; what a finished run left goes.
+os.makedirs(config.test_exec_root, exist_ok=True)
+for old in glob.glob(os.path.join(config.test_exec_root, "cache-*")):
+    if not os.path.exists("/proc/" + old.rpartition("-")[2]):
+        shutil.rmtree(old, ignore_errors=True)
+cache = os.path.join(config.test_exec_root, f"cache-{os.getpid()}")
+os.makedirs(cache, mode=0o700, exist_ok=True)
 for name in list(config.environment):
     if name.startswith("CCL_"):
         del config.environment[name]

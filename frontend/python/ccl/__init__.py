@@ -21,9 +21,10 @@ _ccl.set_package_folder(_os.path.join(_os.path.dirname(__file__), ""))
 from . import contract, errors
 from ._builder import Algorithm
 from ._ccl import Buffer, Contract, Place, Program
-from ._communicator import Communicator, Event, Memory, Stream, open, open_threads
+from ._communicator import Communicator, open, open_threads
 from ._programs import compile, generate, generators
 from ._run import run
+from ._streams import Event, Memory, Stream
 from .errors import (AbortedError, ArgumentError, Error, MachineError, MismatchError,
                      ProgramError, TimeoutError, UnprovedError)
 

@@ -69,7 +69,8 @@ class Imports(unittest.TestCase):
         for name in ccl.__all__:
             self.assertTrue(getattr(ccl, name).__doc__, f"{name} has no documentation")
         for of in (ccl.Communicator, ccl.Stream, ccl.Event, ccl.Memory, ccl.Algorithm, ccl.Program):
-            for name, value in vars(of).items():
+            for name in dir(of):
+                value = getattr(of, name)
                 if not name.startswith("_") and callable(value):
                     self.assertTrue(value.__doc__, f"{of.__name__}.{name} has no documentation")
         self.assertRegex(ccl.__version__, r"^\d+\.\d+\.\d+$")

@@ -79,8 +79,8 @@ struct Turn {
 };
 
 /// Fills, launches and judges one turn of one rank; returns the number of wrong elements.
-llvm::Expected<int64_t> takeTurn(Member &member, const Compiled &c,
-                                 const Turn &turn, uint64_t round) {
+llvm::Expected<int64_t> takeTurn(Member &member, const Compiled &c, const Turn &turn,
+                                 uint64_t round) {
   const cli::Workload &w = *c.workload;
   int64_t bytes = w.elementBytes(), count = turn.count;
   int64_t inElements = w.inElements(count), outElements = w.outElements(count);

@@ -22,9 +22,8 @@ Team makeCommunicator(int64_t ranks, int64_t slotBytes = 1024) {
 }
 
 /// Launches an all-reduce as `rank`; the number of wrong elements and torn red zones.
-llvm::Expected<int64_t> allReduce(Member &member,
-                                  const std::shared_ptr<LoadedProgram> &program, int64_t count,
-                                  bool inPlace, int64_t launch) {
+llvm::Expected<int64_t> allReduce(Member &member, const std::shared_ptr<LoadedProgram> &program,
+                                  int64_t count, bool inPlace, int64_t launch) {
   Guarded in(count), out(count);
   for (int64_t i = 0; i < count; ++i)
     in[i] = inputOf(member.rank(), i, launch);
@@ -43,9 +42,8 @@ llvm::Expected<int64_t> allReduce(Member &member,
   return wrong;
 }
 
-llvm::Expected<int64_t> allGather(Member &member,
-                                  const std::shared_ptr<LoadedProgram> &program, int64_t count,
-                                  bool inPlace, int64_t launch) {
+llvm::Expected<int64_t> allGather(Member &member, const std::shared_ptr<LoadedProgram> &program,
+                                  int64_t count, bool inPlace, int64_t launch) {
   const int64_t n = member.ranks();
   Guarded in(count), out(n * count);
   int32_t *from = inPlace ? out.data() + member.rank() * count : in.data();
@@ -64,9 +62,8 @@ llvm::Expected<int64_t> allGather(Member &member,
   return wrong;
 }
 
-using Collective = llvm::Expected<int64_t> (*)(Member &,
-                                               const std::shared_ptr<LoadedProgram> &, int64_t,
-                                               bool, int64_t);
+using Collective = llvm::Expected<int64_t> (*)(Member &, const std::shared_ptr<LoadedProgram> &,
+                                               int64_t, bool, int64_t);
 
 /// Every count, in place and not, back to back; returns what was wrong.
 int64_t runAll(Collective collective, int64_t ranks, const std::shared_ptr<LoadedProgram> &program,

@@ -158,9 +158,8 @@ TEST_CASE("abort ends a wait from another thread") {
     checkAll({outcomes[0]}, Failure::Aborted, "the user pressed a key");
     // The first reason is kept, by everybody.
     communicator[0].abort("another");
-    const auto later = runEach(2, [&](int64_t rank, LaunchArgs args) {
-      return communicator[rank].launch(program, args);
-    });
+    const auto later = runEach(
+        2, [&](int64_t rank, LaunchArgs args) { return communicator[rank].launch(program, args); });
     checkAll(later, Failure::Aborted, "the user pressed a key");
   }
 }
@@ -203,9 +202,8 @@ TEST_CASE("plans that do not fit are refused") {
   auto runPlan = [](const Plan &plan, MemberOptions options = {}) {
     auto communicator = makeCommunicator(3, options);
     const auto program = ringAllReduce(plan);
-    return runEach(3, [&](int64_t rank, LaunchArgs args) {
-      return communicator[rank].launch(program, args);
-    });
+    return runEach(
+        3, [&](int64_t rank, LaunchArgs args) { return communicator[rank].launch(program, args); });
   };
   checkAll(runPlan(ringAllReducePlan(4)), Failure::BadArgument,
            "is for 4 ranks, the communicator has 3");
@@ -242,8 +240,7 @@ TEST_CASE("a rank is driven by one thread at a time") {
 
 TEST_CASE("communicators of impossible size") {
   for (int64_t ranks : {int64_t(0), int64_t(-1), int64_t(1) << 40})
-    CHECK(outcomeOf(Member::createThreads(ranks).takeError()).category ==
-          Failure::BadArgument);
+    CHECK(outcomeOf(Member::createThreads(ranks).takeError()).category == Failure::BadArgument);
   CHECK(outcomeOf(Member::createThreads(2, {.slotBytes = 0}).takeError()).failed);
   CHECK(outcomeOf(makeCommunicator(2)[0].launch(nullptr, {})).says("no program"));
   CHECK(exitStatus(Failure::Timeout) == 3);
@@ -259,7 +256,8 @@ TEST_CASE("symmetric allocations must be equal, and everybody must come") {
                        auto buffer = communicator[rank].allocate(rank == 1 ? 128 : 64);
                        return buffer ? llvm::Error::success() : buffer.takeError();
                      }),
-             Failure::Mismatch, "ranks 0 and 1 disagree on the bytes of the allocation: 64 and 128");
+             Failure::Mismatch,
+             "ranks 0 and 1 disagree on the bytes of the allocation: 64 and 128");
   }
   auto communicator = makeCommunicator(2);
   auto outcomes = runEach(2, [&](int64_t rank, LaunchArgs &) -> llvm::Error {

@@ -1,6 +1,6 @@
 //===- LaunchTest.cpp - Forms, cuts and stand-ins, without threads ----------===//
-#include "runtime/Agreement.h"
 #include "runtime/Launch.h"
+#include "runtime/Agreement.h"
 #include "test/unit/runtime/Programs.h"
 
 #include <doctest/doctest.h>

@@ -16,8 +16,8 @@
 #include <cstring>
 
 using namespace ccl;
-using ccl::test::Team;
 using ccl::test::makeTeam;
+using ccl::test::Team;
 
 namespace {
 

@@ -1,7 +1,7 @@
 //===- SettingsTest.cpp - The environment and the log -----------------------===//
 #include "runtime/Settings.h"
-#include "runtime/Member.h"
 #include "runtime/Log.h"
+#include "runtime/Member.h"
 #include "test/unit/runtime/Programs.h"
 
 #include <doctest/doctest.h>

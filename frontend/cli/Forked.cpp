@@ -103,26 +103,33 @@ llvm::Expected<ForkedRanks> ForkedRanks::start(int64_t ranks, const Child &child
 llvm::Error ForkedRanks::wait(Milliseconds longest) {
   const Clock::time_point deadline = Clock::now() + longest;
   Backoff backoff;
+  std::string first; // what is said; the others still get the time to end by themselves
+  auto say = [&](std::string text) {
+    if (first.empty())
+      first = std::move(text);
+  };
   for (size_t i = 0; i < children.size(); ++i)
     while (children[i] > 0) {
       int status = 0;
       const pid_t found = waitpid(children[i], &status, WNOHANG);
       if (found == 0) {
-        if (Clock::now() >= deadline)
-          return machine("rank {} (process {}) did not end within {} ms", i + 1, children[i],
-                         longest.count());
+        if (Clock::now() >= deadline) {
+          say(fmt::format("rank {} (process {}) did not end within {} ms", i + 1, children[i],
+                          longest.count()));
+          break; // the destructor ends it
+        }
         backoff.pause();
         continue;
       }
       const pid_t child = std::exchange(children[i], 0);
       if (found > 0 && WIFSIGNALED(status))
-        return machine("rank {} (process {}) was killed by signal {}", i + 1, child,
-                       WTERMSIG(status));
-      if (found > 0 && WEXITSTATUS(status) != 0)
-        return machine("rank {} (process {}) ended with status {}", i + 1, child,
-                       WEXITSTATUS(status));
+        say(fmt::format("rank {} (process {}) was killed by signal {}", i + 1, child,
+                        WTERMSIG(status)));
+      if (found > 0 && WIFEXITED(status) && WEXITSTATUS(status) != 0)
+        say(fmt::format("rank {} (process {}) ended with status {}", i + 1, child,
+                        WEXITSTATUS(status)));
     }
-  return llvm::Error::success();
+  return first.empty() ? llvm::Error::success() : machine("{}", first);
 }
 
 CoreBinding::CoreBinding(int64_t rank, int64_t ranks) {

@@ -49,7 +49,8 @@ private:
   void judgeSurvivor(int64_t rank);
   void judgeVictim();
   void release();
-  bool anybodyJoined() const; ///< of the survivors
+  /// Survivors that had a communicator to rebuild.
+  int64_t countJoined() const;
   /// Whether ranks may be through before they notice anything.
   bool mayEndWell() const {
     return fault.point && (fault.point == Point::Destroy || fault.action == Action::Close);
@@ -246,17 +247,17 @@ void Job::judgeSurvivor(int64_t rank) {
   if (!report.newRanks.load())
     return problem(fmt::format("rank {} was refused by rebuild: {}", rank, report.refused));
   ++verdict.survivorsRebuilt;
-  if (mayEndWell() ? report.newRanks.load() > fault.ranks - 1
-                   : report.newRanks.load() != fault.ranks - 1)
+  if (mayEndWell() ? report.newRanks.load() >= fault.ranks
+                   : report.newRanks.load() != countJoined())
     problem(fmt::format("rank {} goes on with {} ranks, not {}", rank, report.newRanks.load(),
-                        fault.ranks - 1));
+                        countJoined()));
 }
 
-bool Job::anybodyJoined() const {
+int64_t Job::countJoined() const {
+  int64_t count = 0;
   for (int64_t r = 0; r < fault.ranks; ++r)
-    if (isSurvivor(r) && !reports[size_t(r)].failedToJoin)
-      return true;
-  return false;
+    count += isSurvivor(r) && !reports[size_t(r)].failedToJoin;
+  return count;
 }
 
 /// One that lives has the error of all, and nobody goes on with it.
@@ -278,7 +279,7 @@ void Job::judgeVictim() {
       return problem(fmt::format("the victim has another error than rank {}: '{}' and '{}'", r,
                                  report.text, reports[size_t(r)].text));
   // Alone it may, if nobody else ever was in that communicator.
-  if (report.newRanks.load() > 1 || (report.newRanks.load() && anybodyJoined()))
+  if (report.newRanks.load() > 1 || (report.newRanks.load() && countJoined() > 0))
     problem(
         fmt::format("the victim goes on in a communicator of {} ranks", report.newRanks.load()));
 }

@@ -179,8 +179,8 @@ def main():
     parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="at a time")
     parser.add_argument("--calls", nargs="*", choices=CALLS, help="only these functions")
     parser.add_argument("--all", action="store_true", help="every k of malloc, too")
-    parser.add_argument("--stride", type=int, default=97,
-                        help="of malloc during the compilation every so many (default: 97)")
+    parser.add_argument("--stride", type=int, default=13,
+                        help="of malloc during the compilation every so many (default: 13)")
     parser.add_argument("--sample", type=int, help="only so many, spread over everything")
     parser.add_argument("--seed", type=int, default=0, help="where the strides begin")
     parser.add_argument("-v", "--verbose", action="store_true")

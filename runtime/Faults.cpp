@@ -24,8 +24,8 @@ constexpr std::array<PointRow, 7> table = {{
     {Point::Connect, "connect", "at init, when it has connected and said who it is"},
     {Point::Exchange, "exchange", "at init, when all have come, before memory is exchanged"},
     {Point::FirstWait, "wait.first", "before the first wait of a launch"},
-    {Point::MidSlot, "slot.middle", "while a slot is written and not yet announced"},
-    {Point::LastWait, "wait.last", "before the last wait of a launch"},
+    {Point::MidSlot, "slot.middle", "in a kernel, at a wait that takes long"},
+    {Point::LastWait, "wait.last", "when the kernel is done, before copies are"},
     {Point::Exit, "exit", "when the launch is done, before the others are told"},
     {Point::Destroy, "destroy", "when the communicator is destroyed"},
 }};

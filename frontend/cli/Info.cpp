@@ -4,6 +4,7 @@
 
 #include "passes/synthesis/generators/Generators.h"
 #include "runtime/Faults.h"
+#include "runtime/bootstrap/Descriptor.h"
 
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Config/llvm-config.h"
@@ -16,6 +17,12 @@
 #include <fmt/format.h>
 
 #include <dlfcn.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
 #include <thread>
 
 namespace ccl::cli {
@@ -58,13 +65,31 @@ static std::vector<std::string> entries(const char *folder) {
   return names;
 }
 
+/// What ranks of separate processes need of the system.
+static Device findProcesses() {
+  Device device{"processes", false, ""};
+  auto lacks = [&](const char *what) {
+    device.text = fmt::format("{}: {}", what, strerror(errno));
+    return device;
+  };
+  const Descriptor memory(memfd_create("ccl", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  if (!memory)
+    return lacks("no shared memory (memfd_create)");
+  const Descriptor self(int(syscall(SYS_pidfd_open, getpid(), 0)));
+  if (!self)
+    return lacks("no way to watch processes (pidfd_open)");
+  device.usable = true;
+  device.text = "shared memory; who may read the memory of whom is found out when they meet";
+  return device;
+}
+
 static std::vector<Device> findDevices() {
   unsigned cores = std::max(1u, std::thread::hardware_concurrency());
   std::vector<Device> devices;
   devices.push_back(
       {"threads", true,
        fmt::format("{} core{}, ranks are threads of one process", cores, cores == 1 ? "" : "s")});
-  devices.push_back({"processes", false, "this version has no process ranks"});
+  devices.push_back(findProcesses());
   const char *noCuda = "this version generates no CUDA code";
   std::optional<std::string> cuda = missing("libcuda.so.1");
   devices.push_back({"cuda", false, cuda ? *cuda : noCuda});

@@ -9,8 +9,10 @@
 
 #include "llvm/Support/ErrorHandling.h"
 
+#include <signal.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <cstring>
 #include <exception>
 #include <new>
@@ -61,10 +63,29 @@ void onTerminate() {
   abort();
 }
 
+/// MLIR copies interface tables into memory that it never asks whether it got. A null pointer
+/// that is used while the last complaint of the C library is "no memory" is that.
+void onFault(int signal, siginfo_t *info, void *) {
+  constexpr uintptr_t firstPages = 1 << 16;
+  if (errno == ENOMEM && reinterpret_cast<uintptr_t>(info->si_addr) < firstPages)
+    onNoMemory();
+  ::signal(signal, SIG_DFL); // and again, when this returns
+}
+
+void watchFaults() {
+  if (!std::string_view(CCL_SANITIZE).empty())
+    return; // they have a better handler
+  struct sigaction action = {};
+  action.sa_sigaction = onFault;
+  action.sa_flags = SA_SIGINFO | SA_ONSTACK;
+  sigaction(SIGSEGV, &action, nullptr);
+}
+
 void install(int argc, char **argv, char **) {
   firstProcess = getpid();
   for (int i = 1; i < argc; ++i)
     wantsJson |= strcmp(argv[i], "--json") == 0;
+  watchFaults();
   std::set_new_handler(onNoMemory);
   std::set_terminate(onTerminate);
   llvm::install_bad_alloc_error_handler([](void *, const char *, bool) { onNoMemory(); });

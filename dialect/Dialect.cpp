@@ -150,7 +150,7 @@ LogicalResult ContractAttr::verify(function_ref<InFlightDiagnostic()> emitError,
   llvm::sort(sorted);
   for (auto [i, t] : llvm::enumerate(sorted))
     if (t != int64_t(i))
-      return emitError() << "'to' is no permutation of 0 to " << targets.size();
+      return emitError() << "'to' is no permutation of 0 to " << targets.size() - 1;
   return success();
 }
 

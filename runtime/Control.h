@@ -69,7 +69,8 @@ struct RankState {
   /// Another rank saw it go, so that all agree to go on without it, whoever else saw that. It
   /// may be alive: one that has closed its connection.
   std::atomic<bool> lost{false};
-  /// Where a block that this rank made lies: for a split, for a rebuild.
+  /// Where lies what this rank made: the block of a split, the list of a rebuild, which begins
+  /// with where its block is.
   std::atomic<uint64_t> child{0}, successor{0};
 };
 

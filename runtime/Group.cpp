@@ -41,6 +41,8 @@ Group::Group(std::shared_ptr<World> world, ControlBlock *block, int64_t rank)
 }
 
 Group::~Group() {
+  if (theWorld->unusable())
+    return; // the copy that a child of fork has: its parent is still in there
   theWorld->ignore(this);
   self().left.store(true, std::memory_order_release);
   control.leavers.fetch_add(1, std::memory_order_acq_rel);
@@ -52,6 +54,8 @@ Group::~Group() {
 //===----------------------------------------------------------------------===//
 
 void Group::fail(Failure category, std::string text, int64_t culprit) {
+  if (theWorld->unusable())
+    return; // nor does what it says of it concern the others
   {
     std::lock_guard lock(failureMutex);
     if (wroteRecord || hasFailed())
@@ -73,7 +77,12 @@ void Group::fail(Failure category, std::string text, int64_t culprit) {
 
 llvm::Error Group::fail(llvm::Error error) {
   llvm::handleAllErrors(
-      std::move(error), [&](const RuntimeError &e) { fail(e.category, e.message, e.culprit); },
+      std::move(error),
+      [&](const RuntimeError &e) {
+        // A wrong argument is this rank's own.
+        const bool own = e.culprit < 0 && e.category == Failure::BadArgument;
+        fail(e.category, e.message, own ? rank : e.culprit);
+      },
       [&](const llvm::ErrorInfoBase &e) { fail(Failure::Machine, e.message()); });
   return firstFailure();
 }

@@ -42,6 +42,34 @@ llvm::Error machine(fmt::format_string<T...> format, T &&...values) {
                                         fmt::format(format, std::forward<T>(values)...));
 }
 
+/// What the system can still give without taking it from somebody; the largest number if it
+/// does not say.
+uint64_t availableMemory() {
+  char text[512] = {};
+  Descriptor file(::open("/proc/meminfo", O_RDONLY | O_CLOEXEC));
+  if (!file || ::read(file.get(), text, sizeof text - 1) <= 0)
+    return UINT64_MAX;
+  const char *line = std::strstr(text, "MemAvailable:");
+  return line ? std::strtoull(line + std::strlen("MemAvailable:"), nullptr, 10) << 10 : UINT64_MAX;
+}
+
+/// Takes pages for a part of `file`; 0 or an errno. Where there are too few, the system would
+/// rather kill some process than refuse, so large requests look first, and again after each
+/// piece: so many ranks may be at it at the same time.
+int takePages(int file, uint64_t offset, uint64_t bytes, int64_t ranks) {
+  constexpr uint64_t piece = uint64_t(32) << 20;
+  const uint64_t rest = uint64_t(ranks) * piece;
+  for (uint64_t done = 0; done < bytes;) {
+    const uint64_t length = std::min(piece, bytes - done);
+    if (bytes > piece && availableMemory() < rest + (done == 0 ? bytes : length))
+      return ENOMEM;
+    if (fallocate(file, 0, off_t(offset + done), off_t(length)) != 0)
+      return errno;
+    done += length;
+  }
+  return 0;
+}
+
 int64_t nowNanoseconds() {
   return std::chrono::duration_cast<std::chrono::nanoseconds>(Clock::now().time_since_epoch())
       .count();
@@ -185,7 +213,7 @@ llvm::Error ProcessWorld::makeArena() {
   rlimit limit{};
   if (getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur < arenaBytes)
     return machine(
-        "shared memory of {} GiB (sparse) is over the limit for files: `ulimit -f` is {}",
+        "shared memory of {} GiB (sparse) is over the limit for files: `ulimit -f` is {} bytes",
         arenaBytes >> 30, limit.rlim_cur);
   if (ftruncate(memory.get(), off_t(arenaBytes)) != 0)
     return machine("cannot size shared memory (ftruncate): {}", strerror(errno));
@@ -286,8 +314,11 @@ llvm::Expected<Block> ProcessWorld::allocate(size_t bytes) {
   if (!offset)
     return machine("no room for {} bytes in shared memory of {} GiB", bytes, arenaBytes >> 30);
   // Now, not at the first touch: there an error would be a SIGBUS.
-  if (fallocate(memory.get(), 0, off_t(*offset), off_t(Arena::extent(bytes))) != 0) {
-    const int error = errno;
+  const uint64_t extent = Arena::extent(bytes);
+  if (const int error = takePages(memory.get(), *offset, extent, numRanks)) {
+    if (extent >= Arena::pageBytes)
+      (void)fallocate(memory.get(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, off_t(*offset),
+                      off_t(extent));
     arena.release(*offset, bytes);
     return machine("no memory for {} bytes of shared memory: {}", bytes, strerror(error));
   }

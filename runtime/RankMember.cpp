@@ -28,6 +28,8 @@ RankMember::RankMember(std::shared_ptr<World> world, ControlBlock *control, int6
 }
 
 RankMember::~RankMember() {
+  if (group.world().unusable())
+    return;
   (void)CCL_FAULT(Destroy, group.worldRank(group.rank));
   if (group.hasFailed())
     dump();

@@ -89,6 +89,8 @@ private:
   llvm::Error runSplit(int64_t color, int64_t key, Milliseconds timeout,
                        std::unique_ptr<Member> &child);
   llvm::Error offerBlock(const std::vector<int64_t> &members, std::atomic<uint64_t> &place);
+  llvm::Error offerSuccessor(const std::vector<int64_t> &members);
+  std::unique_ptr<Member> adoptSuccessor(int64_t decider);
   llvm::Error awaitDecision(Milliseconds timeout);
   llvm::Error refuseLost();
   std::vector<int64_t> survivors(bool &complete) const;

@@ -170,6 +170,33 @@ llvm::Error RankMember::refuseLost() {
       fmt::format("rank {} is gone for the others, which go on without it", group.rank));
 }
 
+/// Makes a control block for `members`, and a list of them that says where it is. Who comes
+/// late looks there: the block may be given back by then, the list never is.
+llvm::Error RankMember::offerSuccessor(const std::vector<int64_t> &members) {
+  std::atomic<uint64_t> child{0};
+  if (llvm::Error e = offerBlock(members, child))
+    return e;
+  llvm::Expected<Block> list = group.world().allocate((2 + members.size()) * sizeof(int64_t));
+  if (!list)
+    return list.takeError();
+  auto *words = reinterpret_cast<int64_t *>(list->data);
+  words[0] = int64_t(child.load());
+  words[1] = int64_t(members.size());
+  std::copy(members.begin(), members.end(), words + 2);
+  group.self().successor.store(group.world().share(words), std::memory_order_release);
+  return llvm::Error::success();
+}
+
+/// This rank's member of what `decider` offered; null if it is not in there.
+std::unique_ptr<Member> RankMember::adoptSuccessor(int64_t decider) {
+  const uint64_t list = group.block().rank(decider).successor.load(std::memory_order_acquire);
+  const auto *words =
+      static_cast<const int64_t *>(group.world().reach(group.worldRank(decider), list));
+  const int64_t *end = words + 2 + words[1];
+  return std::find(words + 2, end, group.rank) == end ? nullptr
+                                                      : adopt(decider, uint64_t(words[0]));
+}
+
 /// One rank decides who goes on: the first of those who came, when all have come who can, or
 /// when time is up. Whoever puts its number into `decidedBy` first has decided.
 llvm::Error RankMember::awaitDecision(Milliseconds timeout) {
@@ -186,7 +213,7 @@ llvm::Error RankMember::awaitDecision(Milliseconds timeout) {
     const std::vector<int64_t> members = survivors(complete);
     const bool isIn = std::find(members.begin(), members.end(), group.rank) != members.end();
     if (isIn && ((complete && members.front() == group.rank) || late) && !offered) {
-      if (llvm::Error e = offerBlock(members, group.self().successor))
+      if (llvm::Error e = offerSuccessor(members))
         return e;
       offered = true;
       int32_t nobody = 0;
@@ -212,8 +239,7 @@ llvm::Expected<std::unique_ptr<Member>> RankMember::rebuild(Milliseconds timeout
   if (error)
     return error;
   const int64_t decider = group.block().decidedBy.load(std::memory_order_acquire) - 1;
-  std::unique_ptr<Member> member =
-      adopt(decider, group.block().rank(decider).successor.load(std::memory_order_acquire));
+  std::unique_ptr<Member> member = adoptSuccessor(decider);
   if (!member)
     return llvm::make_error<RuntimeError>(
         Failure::Aborted,

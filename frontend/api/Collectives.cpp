@@ -175,6 +175,9 @@ struct Communicator::Caller {
   static std::optional<Error> refuse(const Communicator &self, const Call &call) {
     if (call.stream && !call.stream->impl)
       return argumentError("the stream was moved to another object");
+    if (call.stream)
+      if (std::optional<Error> error = call.stream->impl->orphaned())
+        return error;
     return Impl::refuse(self.impl, call.timeout);
   }
 

@@ -47,11 +47,9 @@ static std::optional<Error> fill(JoinOptions &join, const OpenOptions &options,
   join.rank = options.rank >= 0 ? options.rank : settings.number(Setting::Rank);
   join.ranks = options.size != 0 ? options.size : settings.number(Setting::Size);
   if (join.rank < 0)
-    return argumentError("which rank is this process? Neither OpenOptions::rank nor CCL_RANK "
-                         "says it");
+    return argumentError("which rank is this process? Neither an option nor CCL_RANK says it");
   if (join.ranks < 0 && options.size == 0)
-    return argumentError("how many ranks are there? Neither OpenOptions::size nor CCL_SIZE "
-                         "says it");
+    return argumentError("how many ranks are there? Neither an option nor CCL_SIZE says it");
   if (join.ranks < 1 || join.rank >= join.ranks)
     return argumentError(
         fmt::format("rank {} of {}: ranks are 0 to size - 1", join.rank, join.ranks));
@@ -59,8 +57,8 @@ static std::optional<Error> fill(JoinOptions &join, const OpenOptions &options,
   if (join.sockets.empty())
     join.path = options.socket.empty() ? settings.text(Setting::Socket) : options.socket;
   if (join.sockets.empty() && join.path.empty() && join.ranks > 1)
-    return argumentError("where do the processes meet? Neither OpenOptions::socket nor "
-                         "CCL_SOCKET names a socket");
+    return argumentError("where do the processes meet? Neither an option nor CCL_SOCKET names "
+                         "a socket");
   return std::nullopt;
 }
 

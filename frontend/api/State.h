@@ -11,6 +11,8 @@
 #include <mutex>
 #include <thread>
 
+#include <unistd.h>
+
 namespace ccl {
 inline namespace jit {
 
@@ -92,6 +94,8 @@ struct [[gnu::visibility("hidden")]] Stream::Impl {
   /// The same of something that is no call of the communicator.
   void other(std::function<Status()> body);
   void work();
+  /// Null, or why nothing will ever be done here.
+  std::optional<Error> orphaned() const;
 
   struct Task {
     std::function<Status()> body;
@@ -105,6 +109,7 @@ struct [[gnu::visibility("hidden")]] Stream::Impl {
   bool closing = false;
   Status first; ///< the first failure
   std::thread worker;
+  const pid_t process = getpid(); ///< that has the worker
 };
 
 } // namespace jit

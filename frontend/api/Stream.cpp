@@ -73,6 +73,20 @@ void Stream::Impl::other(std::function<Status()> body) {
   changed.notify_all();
 }
 
+std::optional<Error> Stream::Impl::orphaned() const {
+  if (process == getpid())
+    return std::nullopt;
+  return argumentError("this stream belongs to the parent process: a child of fork has to open its "
+                       "own");
+}
+
+/// In a child of fork there is no worker to wait for, and what it held when the process was
+/// copied stays held: then it is left as it is.
+static void destroy(Stream::Impl *stream) {
+  if (!stream->orphaned())
+    delete stream;
+}
+
 static Status execute(Communicator::Impl &communicator, const Stream::Impl::Task &task) {
   if (!task.ticket)
     return guarded([&] { return task.body(); });
@@ -103,9 +117,9 @@ Result<Stream> Communicator::openStream() {
   return guarded([&]() -> Result<Stream> {
     if (!impl)
       return argumentError("the communicator was moved to another object");
-    auto stream = std::make_shared<Stream::Impl>(impl);
+    const std::shared_ptr<Stream::Impl> stream(new Stream::Impl(impl), &destroy);
     stream->worker = std::thread([raw = stream.get()] { raw->work(); });
-    return Stream(std::move(stream));
+    return Stream(stream);
   });
 }
 
@@ -125,6 +139,8 @@ Status Stream::wait(std::chrono::milliseconds timeout) {
       return movedStream();
     if (timeout.count() < 0)
       return negative(timeout);
+    if (std::optional<Error> error = impl->orphaned())
+      return *error;
     std::unique_lock lock(impl->mutex);
     const uint64_t target = impl->queued;
     if (!await(impl->changed, lock, timeout, [&] { return impl->finished >= target; }))
@@ -137,7 +153,7 @@ Status Stream::wait(std::chrono::milliseconds timeout) {
 }
 
 bool Stream::idle() const {
-  if (!impl)
+  if (!impl || impl->orphaned())
     return true;
   std::lock_guard lock(impl->mutex);
   return impl->finished == impl->queued;
@@ -147,6 +163,8 @@ Result<Event> Stream::record() {
   return guarded([&]() -> Result<Event> {
     if (!impl)
       return movedStream();
+    if (std::optional<Error> error = impl->orphaned())
+      return *error;
     auto event = std::make_shared<Event::Impl>();
     impl->other([event, stream = impl.get()]() -> Status {
       Status status;
@@ -168,6 +186,8 @@ Status Stream::after(const Event &event) {
   return guarded([&]() -> Status {
     if (!impl)
       return movedStream();
+    if (std::optional<Error> error = impl->orphaned())
+      return *error;
     impl->other([event, communicator = impl->communicator]() -> Status {
       Status status = event.wait(communicator->timeout);
       if (!status)

@@ -2,6 +2,7 @@
 #include "frontend/cli/Forked.h"
 
 #include "runtime/Backoff.h"
+#include "runtime/bootstrap/Handles.h"
 
 #include <fmt/format.h>
 
@@ -52,6 +53,9 @@ llvm::Expected<ForkedRanks> ForkedRanks::start(int64_t ranks, const Child &child
   // A sanitizer has a thread of its own, which survives nothing it would be needed for.
   if (int64_t threads = countThreads(); threads > 1 && std::string_view(CCL_SANITIZE).empty())
     return machine("cannot fork ranks: this process has {} threads", threads);
+  // Both ends of a pair for every child, and two to look how many are open.
+  if (llvm::Error e = bootstrap::checkDescriptorLimit(0, ranks, 2 * (ranks - 1) + 2))
+    return e;
   ForkedRanks forked;
   std::vector<int> theirs;
   auto closeTheirs = [&] {

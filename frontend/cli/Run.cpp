@@ -32,8 +32,7 @@ namespace {
 struct RunOptions {
   InputOptions input;
   LoweringFlags lowering;
-  std::string bytes, counts, begin, end, step, factor, types = "float", ops, transport = "threads",
-                                                       socket;
+  std::string bytes, counts, begin, end, step, factor, types = "float", ops, transport, socket;
   std::string gpus, threads, graph, registration, unalign;
   std::optional<double> timeout;
   std::optional<int64_t> rank;
@@ -148,13 +147,15 @@ int Runner::refuseWhatCannotBe() {
     return session.usage(
         fmt::format("{}: ranks are given by -n or the launcher",
                     options.gpus.empty() ? "-t " + options.threads : "-g " + options.gpus));
+  if (options.transport.empty())
+    options.transport = options.rank ? "processes" : "threads";
   if (options.transport != "threads" && options.transport != "processes")
     return session.usage(fmt::format("--ranks {}: threads or processes", options.transport));
+  if (options.rank && options.transport == "threads")
+    return session.usage("--rank is for a process of its own, not for --ranks threads");
   if (options.rank.has_value() != !options.socket.empty())
     return session.usage("--rank and --socket go together: who this process is, and where it "
                          "meets the others");
-  if (options.rank)
-    options.transport = "processes";
   if (std::optional<std::string> launcher = foreignLauncher())
     return session.usage(fmt::format(
         "{}, and every such process would run a job of its own here: start `ccl run` once, "

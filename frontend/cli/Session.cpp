@@ -180,8 +180,15 @@ int Session::failed(llvm::Error error) {
         cause = Failure::BadArgument;
         known = true;
       });
-  bool wrongInput = cause == Failure::BadArgument || cause == Failure::Unproved;
-  return wrongInput ? badInput(message) : machine(message);
+  if (cause == Failure::BadArgument || cause == Failure::Unproved)
+    return badInput(message);
+  printError("ccl: error: {}\n", message);
+  report(cause == Failure::Timeout    ? "timeout"
+         : cause == Failure::Mismatch ? "mismatch"
+         : cause == Failure::Aborted  ? "aborted"
+                                      : "machine",
+         message, "");
+  return MachineFailed;
 }
 
 int Session::refused(bool machineFailed) {

@@ -126,6 +126,8 @@ Array Array::of(py::handle object, const char *name, bool isWritten, std::option
   if (!type && !own)
     refuseType(name, format, object, {});
   array.elementType = type ? *type : *own;
+  if (array.elements() > 0 && reinterpret_cast<uintptr_t>(array.data()) % size_t(size) != 0)
+    raiseValue("{}: is not aligned to its elements of {} bytes; its copy() is", name, size);
   return array;
 }
 

@@ -72,7 +72,10 @@ struct BufferHandle {
 int64_t toIndex(py::handle object, const char *what) {
   const Py_ssize_t value = PyNumber_AsSsize_t(object.ptr(), PyExc_IndexError);
   if (value == -1 && PyErr_Occurred()) {
+    const bool tooLarge = PyErr_ExceptionMatches(PyExc_IndexError);
     PyErr_Clear();
+    if (tooLarge)
+      raiseValue("{}: {} has more than 63 bits", what, py::str(object).cast<std::string>());
     raiseType("{}: {} is no whole number", what, typeName(object));
   }
   return value;

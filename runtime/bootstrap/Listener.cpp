@@ -30,6 +30,9 @@ llvm::Expected<sockaddr_un> addressOf(const std::string &path) {
   address.sun_family = AF_UNIX;
   if (path.empty() || path.back() == '/')
     return fail(Failure::BadArgument, "the path of the socket '{}' names no file", path);
+  if (path.find('\0') != std::string::npos)
+    return fail(Failure::BadArgument, "the path of the socket has a zero byte in it, after '{}'",
+                path.c_str());
   if (path.size() >= sizeof address.sun_path)
     return fail(Failure::BadArgument,
                 "the path of the socket has {} bytes, the limit is {}: choose a shorter one than "

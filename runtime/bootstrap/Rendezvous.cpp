@@ -8,6 +8,8 @@
 
 #include <fmt/format.h>
 
+#include <sys/stat.h>
+
 namespace ccl {
 namespace {
 
@@ -27,6 +29,10 @@ std::string problemOf(const JoinOptions &options) {
   if (!options.sockets.empty() && int64_t(options.sockets.size()) != wanted)
     return fmt::format("rank {} of {} needs {} sockets, not {}", options.rank, options.ranks,
                        wanted, options.sockets.size());
+  for (int socket : options.sockets)
+    if (struct stat status{}; fstat(socket, &status) != 0 || !S_ISSOCK(status.st_mode))
+      return fmt::format("descriptor {}, given to rank {} of {}, is no socket", socket,
+                         options.rank, options.ranks);
   return "";
 }
 

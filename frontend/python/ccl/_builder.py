@@ -94,7 +94,7 @@ class Algorithm:
         for name, place in (("source", source), ("into", into)):
             if not isinstance(place, _ccl.Place):
                 raise TypeError(f"{name}: {place!r} is no place of a buffer like x[rank, chunk]")
-        note(source, into, whole(count, "count"))
+        note(source, into, whole(count, "count", 63))
 
     @contextlib.contextmanager
     def step(self):

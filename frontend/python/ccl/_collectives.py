@@ -1,7 +1,7 @@
 """The collectives of a communicator, on arrays."""
 
 from ._ccl import Collective as _Collective
-from ._options import op_name, type_name, whole, wholes
+from ._options import op_name, program_of, text, type_name, whole, wholes
 from ._streams import handle_of
 
 
@@ -62,8 +62,8 @@ class Collectives:
     def _run(self, collective, x, out, *, op=None, root=0, targets=(), counts=None, receives=None,
              dtype=None, stream=None, timeout=None, algorithm="", program=None):
         self._handle.run(collective, x, out, op_name(op), whole(root, "root"), targets, counts,
-                         receives, type_name(dtype), handle_of(stream), timeout, algorithm,
-                         program)
+                         receives, type_name(dtype), handle_of(stream), timeout,
+                         text(algorithm, "algorithm"), program_of(program))
         return out
 
     def all_reduce(self, x, out=None, *, op="sum", **call):
@@ -305,7 +305,7 @@ class Collectives:
         array
             `out`, or a new flat array.
         """
-        counts = wholes(counts, "counts")
+        counts = wholes(counts, "counts", 63)
         if out is None:
             out = _empty((_total(counts, "counts"),), x, "x")
         return self._run(_Collective.all_gather, x, out, counts=counts, **call)
@@ -331,7 +331,7 @@ class Collectives:
         array
             `out`, or a new flat array.
         """
-        counts = wholes(counts, "counts")
+        counts = wholes(counts, "counts", 63)
         if out is None:
             out = _empty((self._own(counts, "counts"),), x, "x")
         return self._run(_Collective.reduce_scatter, x, out, counts=counts, op=op, **call)
@@ -357,7 +357,7 @@ class Collectives:
         array or None
             On the root `out`, or a new flat array; None on other ranks.
         """
-        counts = wholes(counts, "counts")
+        counts = wholes(counts, "counts", 63)
         out = self._rooted(root, out, lambda: _empty((_total(counts, "counts"),), x, "x"))
         return self._run(_Collective.gather, x, out, counts=counts, root=root, **call)
 
@@ -383,7 +383,7 @@ class Collectives:
         array
             `out`, or a new flat array.
         """
-        counts = wholes(counts, "counts")
+        counts = wholes(counts, "counts", 63)
         if out is None:
             if x is None:
                 raise ValueError("out: is needed where x is None, which has no type")
@@ -410,7 +410,7 @@ class Collectives:
         array
             `out`, or a new flat array.
         """
-        sends, receives = wholes(sends, "sends"), wholes(receives, "receives")
+        sends, receives = wholes(sends, "sends", 63), wholes(receives, "receives", 63)
         if out is None:
             out = _empty((_total(receives, "receives"),), x, "x")
         return self._run(_Collective.all_to_all, x, out, counts=sends, receives=receives, **call)

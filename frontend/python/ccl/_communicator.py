@@ -1,11 +1,10 @@
 """Communicators."""
 
-import operator
 import os
 
 from . import _ccl, errors
 from ._collectives import Collectives
-from ._options import numpy_type, op_name, type_name, whole, wholes
+from ._options import numpy_type, op_name, program_of, text, type_name, whole, wholes
 from ._streams import Memory, Stream, handle_of
 
 
@@ -178,7 +177,7 @@ class Communicator(Collectives):
         array or None
             `out`.
         """
-        self._handle.launch(program, x, out, handle_of(stream), timeout)
+        self._handle.launch(program_of(program, False), x, out, handle_of(stream), timeout)
         return out
 
     def launch_v(self, program, x, out, counts, receives=(), *, stream=None, timeout=None):
@@ -202,8 +201,8 @@ class Communicator(Collectives):
         array or None
             `out`.
         """
-        self._handle.launch_v(program, x, out, wholes(counts, "counts"),
-                              wholes(receives, "receives"), handle_of(stream), timeout)
+        self._handle.launch_v(program_of(program, False), x, out, wholes(counts, "counts", 63),
+                              wholes(receives, "receives", 63), handle_of(stream), timeout)
         return out
 
     def program(self, collective, *, type="f32", op=None, root=0, targets=(), algorithm=""):
@@ -217,7 +216,8 @@ class Communicator(Collectives):
             As of `ccl.generate`.
         """
         return self._handle.program(collective, type_name(type, "type"), op_name(op),
-                                    whole(root, "root"), wholes(targets, "targets"), algorithm)
+                                    whole(root, "root"), wholes(targets, "targets"),
+                                    text(algorithm, "algorithm"))
 
     # ---- streams and memory ----
 
@@ -243,8 +243,8 @@ class Communicator(Collectives):
         Memory
             Its `array` is undefined at first.
         """
-        shape = (operator.index(shape),) if hasattr(shape, "__index__") else tuple(
-            wholes(shape, "shape"))
+        shape = (whole(shape, "shape", 63),) if hasattr(shape, "__index__") else tuple(
+            wholes(shape, "shape", 63))
         if any(extent < 0 for extent in shape):
             raise ValueError(f"shape: {shape} has a negative extent")
         return Memory(self._handle, shape, numpy_type(dtype), timeout)

@@ -2,6 +2,8 @@
 
 import operator
 
+from ._ccl import Program
+
 # NumPy's and ml_dtypes' names of what the library calls otherwise.
 _TYPES = {
     "int8": "i8", "uint8": "u8", "int32": "i32", "uint32": "u32", "int64": "i64",
@@ -46,18 +48,35 @@ def op_name(op):
     return op
 
 
-def whole(value, argument):
-    """A whole number."""
+def whole(value, argument, bits=31):
+    """A whole number of so many bits and a sign."""
     try:
-        return operator.index(value)
+        number = operator.index(value)
     except TypeError:
         raise TypeError(f"{argument}: {value!r} is no whole number") from None
+    if not -(1 << bits) <= number < 1 << bits:
+        raise ValueError(f"{argument}: {number} has more than {bits} bits")
+    return number
 
 
-def wholes(values, argument):
+def wholes(values, argument, bits=31):
     """A list of whole numbers."""
     try:
         values = list(values)
     except TypeError:
         raise TypeError(f"{argument}: {values!r} is no sequence of whole numbers") from None
-    return [whole(value, f"{argument}[{i}]") for i, value in enumerate(values)]
+    return [whole(value, f"{argument}[{i}]", bits) for i, value in enumerate(values)]
+
+
+def text(value, argument):
+    """A text."""
+    if not isinstance(value, str):
+        raise TypeError(f"{argument}: {value!r} is no text")
+    return value
+
+
+def program_of(value, or_none=True):
+    """A program."""
+    if not (value is None and or_none) and not isinstance(value, Program):
+        raise TypeError(f"program: {value!r} is no ccl.Program")
+    return value

@@ -62,7 +62,8 @@ def compile(source, *, ranks=0, type="f32", op=None, algorithm="", sizes=None, v
         return source.compile(type=type, op=op, via=via, slots=slots)
     if not isinstance(source, (str, os.PathLike)):
         raise TypeError(f"source: {source!r} is neither a text, a path nor a ccl.Algorithm")
-    bound = [(str(name), whole(size, f"sizes[{name!r}]")) for name, size in (sizes or {}).items()]
+    bound = [(str(name), whole(size, f"sizes[{name!r}]", 63))
+             for name, size in (sizes or {}).items()]
     rest = (ranks, type_name(type, "type"), op_name(op), algorithm, bound, via or "",
             whole(slots, "slots"))
     if isinstance(source, os.PathLike) or _is_path(source):

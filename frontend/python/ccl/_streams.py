@@ -106,6 +106,8 @@ class Memory:
         elements = 1
         for extent in shape:
             elements *= extent
+        if elements * dtype.itemsize >= 1 << 63:
+            raise ValueError(f"shape: {shape} has more elements than there are addresses")
         self._block = communicator.allocate(elements * dtype.itemsize, timeout)
         self._size = communicator.size
         self._rank = communicator.rank

@@ -72,7 +72,7 @@ def custom(rows=(), op=None):
     op : str, optional
         The reduction, if there is one.
     """
-    rows = [tuple(wholes(row, f"rows[{i}]")) for i, row in enumerate(rows)]
+    rows = [tuple(wholes(row, f"rows[{i}]", 63)) for i, row in enumerate(rows)]
     for i, row in enumerate(rows):
         if len(row) != 4:
             raise ValueError(f"rows[{i}]: has {len(row)} numbers, needs 4: out_rank, out_chunk, "

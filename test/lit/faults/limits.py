@@ -101,8 +101,9 @@ def main():
               ["taskset", "-c", str(min(os.sched_getaffinity(0))), ccl] + JOB +
               ["-n", "8", "--count", "17"], cache)
         refuses("ulimit -n 8", limited("n", 8, small), cache, "RLIMIT_NOFILE", "ulimit -n")
-        refuses("ulimit -n 20, 16 ranks", limited("n", 20, [ccl] + JOB + ["-n", "16", "--count",
-                                                                         "17"]), cache, "ulimit -n")
+        refuses("ulimit -n 20, 16 ranks",
+                limited("n", 20, [ccl] + JOB + ["-n", "16", "--count", "17"]), cache,
+                "RLIMIT_NOFILE", "ulimit -n")
         refuses("ulimit -v", limited("v", 4000000, small), cache, "ulimit -v", "GiB")
         refuses("ulimit -f", limited("f", 100, small), cache, "ulimit -f", "GiB")
         namespaces(cache)

@@ -62,6 +62,26 @@ class Arguments(unittest.TestCase):
         self.refused(ValueError, "^out: overlaps x without being in place: x begins -12 bytes",
                      run, memory[:6], memory[3:9])
         self.assertEqual(run(frozen).tolist(), [1.0] * 6)
+        crooked = np.zeros(25, np.uint8)[1:].view(np.float32)
+        self.refused(ValueError, "^x: is not aligned to its elements of 4 bytes", run, crooked, x)
+        self.refused(ValueError, "^out: is not aligned", run, x, crooked)
+
+    def test_words_and_large_numbers(self):
+        comm, x = self.comm, np.ones(6, np.float32)
+        self.refused(TypeError, "^algorithm: 3 is no text", comm.all_reduce, x, algorithm=3)
+        self.refused(TypeError, "^program: 3 is no ccl.Program", comm.all_reduce, x, program=3)
+        self.refused(TypeError, "^program: None is no ccl.Program", comm.launch, None, x, x)
+        self.refused(ValueError, "^root: 1099511627776 has more than 31 bits", comm.broadcast, x,
+                     root=1 << 40)
+        self.refused(ValueError, "^color: .* has more than 31 bits", comm.split, 1 << 31)
+        self.refused(ValueError, r"^counts\[0\]: .* has more than 63 bits", comm.all_gather_v, x,
+                     [1 << 63])
+        self.refused(ValueError, "^shape: .* more elements than", comm.allocate, (1 << 40, 1 << 40))
+        self.refused(ccl.ArgumentError, "the limit is", comm.allocate, 1 << 60)
+        self.refused(ValueError, "^size: ", ccl.open_threads, 1 << 80)
+        self.refused(ValueError, "^rank: .* has more than 63 bits",
+                     ccl.Algorithm("a", ccl.contract.barrier(), 1).inout(1).__getitem__,
+                     (1 << 80, 0))
 
     def test_types(self):
         run = self.comm.all_reduce

@@ -1,4 +1,5 @@
 """ccl.run: results, failing and killed ranks, nothing left behind."""
+import gc
 import multiprocessing
 import os
 import pathlib
@@ -20,6 +21,45 @@ METHODS = PROCESSES + ("threads",)
 def total(comm, offset, scale):
     x = np.full(5, scale * (comm.rank + offset), dtype=np.int64)
     return comm.rank, os.getpid(), comm.all_reduce(x).tolist()
+
+
+def forks(comm):
+    """A child drops its copies of what is open here, in all ways."""
+    stream = comm.stream()
+    before = comm.all_reduce(np.ones(2), stream=stream)
+    event = stream.record()
+    stream.wait()
+    child = os.fork()
+    if child == 0:
+        said = []
+        for call in (lambda: comm.all_reduce(np.ones(2)), lambda: stream.wait(),
+                     lambda: stream.record(), lambda: comm.all_reduce(np.ones(2), stream=stream)):
+            try:
+                call()
+            except ccl.ArgumentError as error:
+                said.append("belongs to the parent" in str(error))
+        try:
+            with comm:
+                raise ValueError("not the parent's business")
+        except ValueError:
+            pass
+        del comm, stream, event, call
+        gc.collect()
+        os._exit(0 if said == [True] * 4 else 1)
+    status = os.waitpid(child, 0)[1]
+    after = comm.all_reduce(np.ones(2), stream=stream)
+    stream.wait()
+    return status, before[0], after[0]
+
+
+def takes_too_much(comm):
+    """More than the machine has: an error before anybody is killed for it."""
+    words = pathlib.Path("/proc/meminfo").read_text().split()
+    total = int(words[words.index("MemTotal:") + 1]) << 10
+    try:
+        comm.allocate(total + (1 << 30))
+    except ccl.MachineError as error:
+        return str(error)
 
 
 def fails(comm):
@@ -159,6 +199,14 @@ class Run(unittest.TestCase):
 
     def test_result_that_cannot_be_sent(self):
         self.fails(Exception, send_no_result, method="fork", match="(?i)pickle")
+
+    def test_child_of_fork(self):
+        for method in PROCESSES:
+            self.assertEqual(ccl.run(forks, ranks=2, method=method), [(0, 2.0, 2.0)] * 2)
+
+    def test_too_much_memory(self):
+        for text in ccl.run(takes_too_much, ranks=2):
+            self.assertRegex(text, "no (memory|room) for [0-9]+ bytes")
 
     def test_killed(self):
         for method in PROCESSES:

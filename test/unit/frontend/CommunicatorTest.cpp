@@ -113,6 +113,27 @@ TEST_CASE("communicator: abort ends all calls with its reason, and rebuild makes
   });
 }
 
+TEST_CASE("communicator: who comes late learns it, even if all others are done by then") {
+  for (int repeat = 0; repeat < 8; ++repeat) {
+    std::vector<Communicator> ranks = open(3);
+    ranks[2].abort("enough");
+    auto rebuild = [&](size_t r) {
+      Result<Communicator> next = ranks[r].rebuild(20ms);
+      // One may come too late here, too, and is then told so.
+      if (next)
+        (void)next->barrier({.timeout = 10s});
+      else
+        CHECK(contains(messageOf(next.status()), "which came late"));
+    };
+    std::thread other([&] { rebuild(1); });
+    rebuild(0);
+    other.join();
+    // What the others made of it is given back.
+    CHECK(contains(messageOf(ranks[2].rebuild(20ms).status()),
+                   "the communicator went on without rank 2, which came late"));
+  }
+}
+
 TEST_CASE("communicator: ranks that ask for different things all get one error") {
   std::vector<std::string> messages(2);
   onRanks(2, [&](Communicator &rank) {

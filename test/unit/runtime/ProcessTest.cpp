@@ -330,6 +330,16 @@ TEST_CASE("a communicator cannot be rebuilt while it works, nor used by a child 
                           waitpid(child, &status, 0);
                           if (status != 0)
                             return "the child could use it";
+                          // Nor does it speak for its parent when it is done with its copy.
+                          const pid_t other = fork();
+                          if (other == 0) {
+                            member.abort("in the child");
+                            (&member)->~Member();
+                            _exit(0);
+                          }
+                          waitpid(other, &status, 0);
+                          if (status != 0)
+                            return "the child could not destroy it";
                           auto wrong = allReduce(member, ringAllReduce(2), 10);
                           return wrong.empty() ? "right" : wrong;
                         }),

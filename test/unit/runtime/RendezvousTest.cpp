@@ -215,6 +215,8 @@ TEST_CASE("paths that cannot be") {
     Descriptor file(open(folder.path("file").c_str(), O_CREAT | O_WRONLY | O_CLOEXEC, 0600));
   }
   checkAll(runHub(folder.path("file")), Failure::BadArgument, "exists and is no socket");
+  checkAll(runHub(folder.path("file") + std::string("\0x", 2)), Failure::BadArgument,
+           "has a zero byte in it");
   checkAll(runHub(folder.path("file/socket")), Failure::BadArgument, "is no folder");
   Folder real;
   REQUIRE(symlink(real.path().c_str(), folder.path("link").c_str()) == 0);

@@ -67,7 +67,9 @@ int32_t ringStep(KernelArgs *a, ChannelEnd *from, const int32_t *add, int32_t *o
   const int32_t *received = from ? slot(*from) : nullptr;
   int32_t *sent = to ? slot(*to) : nullptr;
   for (int64_t i = 0; i < slice.length; ++i) {
-    const int32_t value = (received ? received[i] : 0) + (add ? add[slice.start + i] : 0);
+    // Sums wrap around, as those of generated code do.
+    const auto value = int32_t((received ? uint32_t(received[i]) : 0) +
+                               (add ? uint32_t(add[slice.start + i]) : 0));
     if (out)
       out[slice.start + i] = value;
     if (sent)

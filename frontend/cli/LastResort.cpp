@@ -60,14 +60,17 @@ void onTerminate() {
   } catch (...) {
     say(STDERR_FILENO, "ccl: internal error: an unknown exception\n");
   }
+  errno = 0;
   abort();
 }
 
-/// MLIR copies interface tables into memory that it never asks whether it got. A null pointer
-/// that is used while the last complaint of the C library is "no memory" is that.
+/// MLIR copies interface tables into memory that it never asks whether it got, and the C
+/// library ends the process where it cannot note a destructor. A null pointer that is used, or
+/// an abort, while the last complaint of the C library is "no memory" is that.
 void onFault(int signal, siginfo_t *info, void *) {
   constexpr uintptr_t firstPages = 1 << 16;
-  if (errno == ENOMEM && reinterpret_cast<uintptr_t>(info->si_addr) < firstPages)
+  if (errno == ENOMEM &&
+      (signal == SIGABRT || reinterpret_cast<uintptr_t>(info->si_addr) < firstPages))
     onNoMemory();
   ::signal(signal, SIG_DFL); // and again, when this returns
 }
@@ -79,6 +82,7 @@ void watchFaults() {
   action.sa_sigaction = onFault;
   action.sa_flags = SA_SIGINFO | SA_ONSTACK;
   sigaction(SIGSEGV, &action, nullptr);
+  sigaction(SIGABRT, &action, nullptr);
 }
 
 void install(int argc, char **argv, char **) {

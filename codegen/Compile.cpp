@@ -183,11 +183,10 @@ static std::optional<ObjectCache> openCache(AlgorithmOp algorithm, StringRef fol
 }
 
 /// Emits and optimizes; fills plan.object.
-static LogicalResult compileCode(AlgorithmOp algorithm, const model::Contract &contract,
-                                 const HostOptions &options, Plan &plan, CompileStats &stats,
-                                 std::string *ir) {
+static LogicalResult compileCode(AlgorithmOp algorithm, const HostOptions &options, Plan &plan,
+                                 CompileStats &stats, std::string *ir) {
   llvm::LLVMContext context;
-  auto code = emitHost(algorithm, contract, options, context, plan);
+  auto code = emitHost(algorithm, options, context, plan);
   if (failed(code))
     return failure();
   llvm::Expected<std::string> object = compileToObject(**code, options, ir);
@@ -221,7 +220,7 @@ LogicalResult generate(AlgorithmOp algorithm, const CompileOptions &options, Pla
       stats.fromCache = true;
       return success();
     }
-  if (failed(compileCode(algorithm, *contract, host, plan, stats, ir)))
+  if (failed(compileCode(algorithm, host, plan, stats, ir)))
     return failure();
   if (cache)
     if (llvm::Error error = cache->store(plan.hash, plan.object))

@@ -371,9 +371,9 @@ struct Call {
 /// All operations except rank(), size(), isDirect(), timeout(), openStream(), program(),
 /// abort() and failure() are *collective*: all ranks call them in the same order, with the
 /// same collective, count, type, op, root and program; if they do not, all get
-/// Kind::mismatch. After any error other than argument, program and unproved that is found
-/// before the call begins, the communicator is dead and answers every call with that error;
-/// `rebuild` makes a new one.
+/// Kind::mismatch. An error of kind argument or program that is found before the call begins
+/// changes nothing. After any other the communicator is dead and answers every call with that
+/// error; `rebuild` makes a new one.
 ///
 /// Threads: any method may be called at any time. Calls are executed one at a time, in the
 /// order in which they take their turn; abort() and failure() do not wait for a turn.

@@ -3,8 +3,6 @@
 
 #include <fmt/format.h>
 
-#include <cstring>
-
 namespace ccl {
 namespace {
 
@@ -61,13 +59,6 @@ std::optional<std::string> compare(int64_t first, const Announcement &a, int64_t
   return std::nullopt;
 }
 
-template <size_t n>
-void copyText(char (&to)[n], std::string_view from) {
-  const size_t length = std::min(from.size(), n - 1);
-  std::memcpy(to, from.data(), length);
-  to[length] = 0;
-}
-
 } // namespace
 
 std::string_view name(Form form) {
@@ -99,13 +90,18 @@ uint64_t fingerprint(std::string_view text) {
   return hash | 1; // 0 is taken: none
 }
 
-void describe(const Plan &plan, Announcement &announcement) {
+Announcement describe(const Plan &plan) {
+  Announcement announcement;
+  announcement.program =
+      fingerprint(fmt::format("{} {} {} {} {}", plan.hash, plan.program, plan.contract.str(),
+                              plan.contract.root, name(plan.type)));
   announcement.collective = plan.contract.collective;
   announcement.reduction = plan.contract.reduction;
   announcement.type = plan.type;
   announcement.root = plan.contract.root;
   copyText(announcement.name, plan.program);
   copyText(announcement.hash, plan.hash);
+  return announcement;
 }
 
 std::optional<std::string> findDisagreement(const std::vector<const Announcement *> &all) {

@@ -10,6 +10,7 @@
 
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace ccl {
@@ -17,10 +18,10 @@ namespace ccl {
 std::string_view name(Form form);
 std::string_view name(Operation operation);
 
-/// 64 bits that differ between plans which differ.
+/// 64 bits that differ between texts which differ; never 0.
 uint64_t fingerprint(std::string_view text);
-/// Fills what says which program it is.
-void describe(const Plan &plan, Announcement &announcement);
+/// What every announcement of the program says alike.
+Announcement describe(const Plan &plan);
 
 /// Which two ranks disagree on what, in words; nothing if all agree. `all` is in the
 /// order of ranks; every rank that looks finds the same sentence.

@@ -1,8 +1,6 @@
 //===- Channels.cpp ---------------------------------------------------------===//
 #include "runtime/Channels.h"
 
-#include <fmt/format.h>
-
 #include <cstring>
 
 namespace ccl {
@@ -10,8 +8,8 @@ namespace {
 
 template <typename... T>
 llvm::Error malformed(fmt::format_string<T...> format, T &&...values) {
-  return llvm::make_error<RuntimeError>(
-      Failure::BadArgument, "malformed plan: " + fmt::format(format, std::forward<T>(values)...));
+  return makeFailure(Failure::BadArgument, "malformed plan: {}",
+                     fmt::format(format, std::forward<T>(values)...));
 }
 
 } // namespace
@@ -57,13 +55,10 @@ llvm::Error ChannelSet::open(const KernelPlan &kernel, size_t indexInSet) {
 llvm::Error ChannelSet::make(const ChannelKey &key) {
   const size_t bytes = sizeof(Channel) + size_t(key.slots) * size_t(slotBytes);
   llvm::Expected<Block> block = world.allocate(bytes);
-  if (!block) {
-    std::string why = llvm::toString(block.takeError());
-    return llvm::make_error<RuntimeError>(
-        Failure::Machine, fmt::format("no memory for {} slots of {} bytes from rank {} to rank "
-                                      "{}: {}",
-                                      key.slots, slotBytes, key.source, key.destination, why));
-  }
+  if (!block)
+    return makeFailure(Failure::Machine,
+                       "no memory for {} slots of {} bytes from rank {} to rank {}: {}", key.slots,
+                       slotBytes, key.source, key.destination, llvm::toString(block.takeError()));
   blocks.push_back(*block);
   auto *channel = new (block->data) Channel;
   if (llvm::Error e = append({key, world.share(channel)}))

@@ -63,7 +63,6 @@ struct RankState {
   alignas(cacheLine) std::atomic<uint64_t> entered{0}; ///< operations
   std::atomic<uint64_t> done{0};                       ///< operations
   std::atomic<int32_t> waitsFor{waitsForNobody};
-  std::atomic<int64_t> awake{0};    ///< of a wait: when it last looked, in ns
   std::atomic<bool> left{false};    ///< destroyed its member
   std::atomic<bool> rejoins{false}; ///< asks to go on without the others
   /// Another rank saw it go, so that all agree to go on without it, whoever else saw that. It

@@ -3,6 +3,8 @@
 
 #include "llvm/Support/Error.h"
 
+#include <fmt/format.h>
+
 #include <cstdint>
 #include <string>
 
@@ -10,7 +12,7 @@ namespace ccl {
 
 /// Category of a runtime failure: decides the exit status of tools (1, 2, 3).
 enum class Failure : uint8_t { BadArgument, Unproved, Machine, Timeout, Aborted, Mismatch };
-/// 1: the input is wrong; 2: usage; 3: the machine failed.
+/// 1: the input is wrong; 2: usage; 3: the machine failed, or another rank.
 int exitStatus(Failure category);
 
 class RuntimeError : public llvm::ErrorInfo<RuntimeError> {
@@ -24,5 +26,17 @@ public:
   std::string message;
   int64_t culprit; ///< rank of the communicator that is to blame, or -1
 };
+
+template <typename... T>
+llvm::Error makeFailureOf(int64_t culprit, Failure category, fmt::format_string<T...> format,
+                          T &&...values) {
+  return llvm::make_error<RuntimeError>(category, fmt::format(format, std::forward<T>(values)...),
+                                        culprit);
+}
+/// One that no rank is to blame for.
+template <typename... T>
+llvm::Error makeFailure(Failure category, fmt::format_string<T...> format, T &&...values) {
+  return makeFailureOf(-1, category, format, std::forward<T>(values)...);
+}
 
 } // namespace ccl

@@ -6,7 +6,6 @@
 #include "llvm/ADT/SmallVector.h"
 #include "llvm/ADT/StringRef.h"
 
-#include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include <unistd.h>
@@ -50,9 +49,8 @@ State &state() {
 }
 
 llvm::Error wrong(std::string_view text, std::string why) {
-  return llvm::make_error<RuntimeError>(
-      Failure::BadArgument,
-      fmt::format("CCL_FAULT={}: {}; expected POINT:RANK:ACTION[:NTH]", text, why));
+  return makeFailure(Failure::BadArgument, "CCL_FAULT={}: {}; expected POINT:RANK:ACTION[:NTH]",
+                     text, why);
 }
 
 void armFromEnvironment(State &s) {

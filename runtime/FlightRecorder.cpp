@@ -11,7 +11,6 @@
 #include "llvm/Support/JSON.h"
 #include "llvm/Support/raw_ostream.h"
 
-#include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include <fcntl.h>
@@ -50,7 +49,7 @@ struct Group {
 /// fit is "coalesced", which it only looks for on every rank.
 std::string_view torchName(const FlightRecorder::Operation &operation) {
   using C = model::Collective;
-  if (operation.collective == C::AllToAll || operation.collective == C::AllToAllV)
+  if (model::isAllToAll(operation.collective))
     return "all_to_all";
   if (operation.collective == C::Barrier)
     return "all_reduce_barrier";
@@ -173,8 +172,7 @@ private:
 };
 
 llvm::Error cannotWrite(const std::string &file, int error) {
-  return llvm::make_error<RuntimeError>(
-      Failure::Machine, fmt::format("cannot write {}: {}", file, std::strerror(error)));
+  return makeFailure(Failure::Machine, "cannot write {}: {}", file, std::strerror(error));
 }
 
 /// Opens a new file beside `path`, whose name nobody can have guessed and put there.

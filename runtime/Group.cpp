@@ -6,7 +6,6 @@
 
 #include <sched.h>
 
-#include <cstring>
 #include <thread>
 
 namespace ccl {
@@ -26,10 +25,6 @@ int64_t availableCores() {
   if (sched_getaffinity(0, sizeof set, &set) == 0)
     return CPU_COUNT(&set);
   return int64_t(std::thread::hardware_concurrency());
-}
-
-int64_t nanoseconds(Clock::time_point time) {
-  return std::chrono::duration_cast<std::chrono::nanoseconds>(time.time_since_epoch()).count();
 }
 
 } // namespace
@@ -64,9 +59,7 @@ void Group::fail(Failure category, std::string text, int64_t culprit) {
     FailureRecord &record = self().failure;
     record.category = int32_t(category);
     record.culprit = int32_t(culprit);
-    const size_t length = std::min(text.size(), sizeof record.text - 1);
-    std::memcpy(record.text, text.data(), length);
-    record.text[length] = 0;
+    copyText(record.text, text);
     int32_t nobody = 0;
     if (!control.failedBy.compare_exchange_strong(nobody, int32_t(rank) + 1,
                                                   std::memory_order_acq_rel))
@@ -95,10 +88,7 @@ std::optional<RuntimeError> Group::failure() const {
   return RuntimeError(Failure(record.category), record.text, record.culprit);
 }
 
-llvm::Error Group::firstFailure() const {
-  std::optional<RuntimeError> error = failure();
-  return llvm::make_error<RuntimeError>(error->category, error->message, error->culprit);
-}
+llvm::Error Group::firstFailure() const { return llvm::make_error<RuntimeError>(*failure()); }
 
 void Group::onGone(int64_t worldRank, const std::string &how) {
   for (int64_t r = 0; r < ranks; ++r) {
@@ -189,7 +179,7 @@ Group::Blame Group::findCulprit(int32_t peer) const {
     const RankState &state = control.rank(at);
     const std::string who = fmt::format("rank {} ({})", at, theWorld->describe(worldRank(at)));
     if (std::optional<std::string> how = theWorld->gone(worldRank(at)))
-      return {at, fmt::format("{} is gone: {}", who, *how)};
+      return {at, fmt::format("rank {} is gone: {}", at, *how)};
     if (const Milliseconds silence = theWorld->silence(worldRank(at)); silence > longSilence)
       return {at, fmt::format("{} has not run for {} ms: stopped?", who, silence.count())};
     const int32_t waitsFor = state.waitsFor.load(std::memory_order_relaxed);
@@ -219,21 +209,20 @@ void Group::setDeadline(Milliseconds wanted) {
   reported = false;
 }
 
-Announcement &Group::begin(Operation kind, Milliseconds wanted, std::function<std::string()> text) {
+Announcement &Group::begin(Operation kind, Milliseconds wanted, std::function<std::string()> text,
+                           const Announcement &start) {
   setDeadline(wanted);
   what = std::move(text);
   ++operation;
   Announcement &mine = self().announcements[parity()];
-  mine = Announcement();
+  mine = start;
   mine.operation = kind;
   return mine;
 }
 
 llvm::Error Group::enter() {
-  if (CCL_FAULT(FirstWait, worldRank(rank))) {
-    fail(Failure::Machine, "fault injected at the entry of an operation");
-    return firstFailure();
-  }
+  if (CCL_FAULT(FirstWait, worldRank(rank)))
+    return fail(makeFailure(Failure::Machine, "fault injected at the entry of an operation"));
   // Release: whoever sees the arrival sees what this rank published.
   self().entered.store(operation, std::memory_order_release);
   control.arrivals.fetch_add(1, std::memory_order_acq_rel);
@@ -247,19 +236,15 @@ llvm::Error Group::enter() {
   announced.clear();
   for (int64_t r = 0; r < ranks; ++r)
     announced.push_back(&announcement(r));
-  if (auto text = findDisagreement(announced)) {
-    fail(Failure::Mismatch, fmt::format("operation {}: {}", operation, *text));
-    return firstFailure();
-  }
+  if (auto text = findDisagreement(announced))
+    return fail(makeFailure(Failure::Mismatch, "operation {}: {}", operation, *text));
   return llvm::Error::success();
 }
 
 bool Group::keepWaiting(int32_t peer, Clock::time_point now,
                         llvm::function_ref<std::string()> describe) {
-  RankState &state = self();
-  state.awake.store(nanoseconds(now), std::memory_order_relaxed);
   if (!published) {
-    state.waitsFor.store(peer, std::memory_order_relaxed);
+    self().waitsFor.store(peer, std::memory_order_relaxed);
     lastPeer = peer;
     published = true;
   }

@@ -10,13 +10,13 @@
 #include "runtime/Member.h"
 #include "runtime/World.h"
 
-#include <fmt/format.h>
+#include <functional>
 
 namespace ccl {
 
 class Group final : private World::Listener {
 public:
-  /// Of the block that `memory` names (World::share) in the memory of world rank `owner`.
+  /// `control` lies in memory of `world`.
   Group(std::shared_ptr<World> world, ControlBlock *control, int64_t rank);
   /// Leaves: others hear of it, and the block lives until the last has left.
   ~Group() override;
@@ -38,18 +38,16 @@ public:
   std::optional<RuntimeError> failure() const;
   llvm::Error firstFailure() const;
 
-  // Operations. `begin` gives the announcement to fill, cleared; `enter` publishes it, waits
-  // for all and compares. `what` names the operation in reports.
-  Announcement &begin(Operation operation, Milliseconds timeout, std::function<std::string()> what);
+  // Operations. `begin` gives the announcement to fill, which begins as `start`; `enter`
+  // publishes it, waits for all and compares. `what` names the operation in reports.
+  Announcement &begin(Operation operation, Milliseconds timeout, std::function<std::string()> what,
+                      const Announcement &start = {});
   llvm::Error enter();
   void end() { self().done.store(operation, std::memory_order_release); }
   size_t parity() const { return operation % 2; }
   const Announcement &announcement(int64_t r) const {
     return control.rank(r).announcements[parity()];
   }
-  /// The deadline of what begins now.
-  void setDeadline(Milliseconds timeout);
-
   enum class Wait : int32_t { Done = 0, Aborted = 1, TimedOut = 2 };
   /// Waits until ready(). `peer` is whom it waits for, for the reports of others;
   /// describe() says in our own what is missing.
@@ -75,6 +73,8 @@ private:
   std::string describeMissing() const;
   std::string describeRank(int64_t r) const;
   void leaveWait();
+  /// The deadline of what begins now.
+  void setDeadline(Milliseconds timeout);
 
   std::shared_ptr<World> theWorld;
   ControlBlock &control;

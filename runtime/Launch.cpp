@@ -1,8 +1,6 @@
 //===- Launch.cpp -----------------------------------------------------------===//
 #include "runtime/Launch.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cstring>
 #include <limits>
@@ -12,11 +10,6 @@ namespace {
 
 using model::Collective;
 using model::Role;
-
-template <typename... T>
-llvm::Error refuse(Failure category, fmt::format_string<T...> format, T &&...values) {
-  return llvm::make_error<RuntimeError>(category, fmt::format(format, std::forward<T>(values)...));
-}
 
 /// Whether some ranks have an input but no output: their part cannot run in place
 /// although the root's may be launched so.
@@ -54,13 +47,13 @@ llvm::Expected<Form> findForm(const Plan &plan, const RankFacts &facts, int64_t 
   const int64_t bytes = sizeOf(plan.type);
   auto checkPointer = [&](const char *which, bool needed, const void *p) -> llvm::Error {
     if (needed && !p)
-      return refuse(Failure::BadArgument, "rank {}: `{}` is null, but count is {}", rank, which,
-                    args.count);
+      return makeFailure(Failure::BadArgument, "rank {}: `{}` is null, but count is {}", rank,
+                         which, args.count);
     if (needed && reinterpret_cast<uintptr_t>(p) % uintptr_t(bytes) != 0)
-      return refuse(Failure::BadArgument,
-                    "rank {}: `{}` is not aligned to its elements of {} "
-                    "bytes",
-                    rank, which, bytes);
+      return makeFailure(Failure::BadArgument,
+                         "rank {}: `{}` is not aligned to its elements of {} "
+                         "bytes",
+                         rank, which, bytes);
     return llvm::Error::success();
   };
   const bool hasIn = !uneven || uneven->callerRows(rank).inElements > 0;
@@ -84,10 +77,10 @@ llvm::Expected<Form> findForm(const Plan &plan, const RankFacts &facts, int64_t 
   if (in - out == (rows.inOffset - rows.outOffset) * bytes)
     return Form::InPlace;
   if (in < out + rows.outElements * bytes && out < in + rows.inElements * bytes)
-    return refuse(Failure::BadArgument,
-                  "rank {}: `in` and `out` overlap without being in place: `out` begins {} "
-                  "bytes after `in`, in place it would begin {} bytes after it",
-                  rank, out - in, (rows.outOffset - rows.inOffset) * bytes);
+    return makeFailure(Failure::BadArgument,
+                       "rank {}: `in` and `out` overlap without being in place: `out` begins {} "
+                       "bytes after `in`, in place it would begin {} bytes after it",
+                       rank, out - in, (rows.outOffset - rows.inOffset) * bytes);
   return Form::Disjoint;
 }
 
@@ -101,8 +94,9 @@ llvm::Error findWidth(const Plan &plan, Role role, int64_t shards, int64_t place
     if (buffer.chunks == places * plan.contract.chunks)
       width = places;
     else if (buffer.chunks != shards * plan.contract.chunks)
-      return refuse(Failure::BadArgument, "malformed plan: buffer {} has {} chunks, {} wants {}",
-                    buffer.name, buffer.chunks, plan.contract.str(), shards * plan.contract.chunks);
+      return makeFailure(Failure::BadArgument,
+                         "malformed plan: buffer {} has {} chunks, {} wants {}", buffer.name,
+                         buffer.chunks, plan.contract.str(), shards * plan.contract.chunks);
   }
   return llvm::Error::success();
 }
@@ -113,7 +107,7 @@ llvm::Expected<RankFacts> findFacts(const Plan &plan, int64_t rank) {
   const model::Contract &contract = plan.contract;
   RankFacts facts;
   if (contract.chunks < 1)
-    return refuse(Failure::BadArgument, "malformed plan: {} chunks a shard", contract.chunks);
+    return makeFailure(Failure::BadArgument, "malformed plan: {} chunks a shard", contract.chunks);
   const int64_t inChunks = contract.inChunks(), outChunks = contract.outChunks();
   facts.inShards = inChunks / contract.chunks;
   facts.outShards = outChunks / contract.chunks;
@@ -153,25 +147,25 @@ llvm::Expected<RankFacts> findFacts(const Plan &plan, int64_t rank) {
       index += size_t(end - begin);
     }
   }
+  for (const KernelPlan &kernel : plan.kernels)
+    for (const ChannelFamily &family : kernel.channels)
+      facts.usesSlots |= family.slots > 0;
   return facts;
 }
 
-llvm::Expected<Cut> chooseCut(const Plan &plan, int64_t count, int64_t slotBytes, int64_t atLeast) {
+llvm::Expected<Cut> chooseCut(const Plan &plan, const RankFacts &facts, int64_t count,
+                              int64_t slotBytes, int64_t atLeast) {
   const int64_t bytes = sizeOf(plan.type);
   const int64_t longest = model::longestChunk(count, plan.contract.chunks);
-  bool usesSlots = false;
-  for (const KernelPlan &kernel : plan.kernels)
-    for (const ChannelFamily &family : kernel.channels)
-      usesSlots |= family.slots > 0;
-
   int64_t maxStride = std::numeric_limits<int64_t>::max();
-  if (usesSlots) {
+  if (facts.usesSlots) {
     maxStride = slotBytes / (std::max<int64_t>(plan.maxCount, 1) * bytes);
     if (maxStride < 1)
-      return refuse(Failure::BadArgument,
-                    "{} moves {} chunks of {}-byte elements through one slot: that needs slots "
-                    "of at least {} bytes, not {} (CCL_SLOT_BYTES)",
-                    plan.program, plan.maxCount, bytes, plan.maxCount * bytes, slotBytes);
+      return makeFailure(
+          Failure::BadArgument,
+          "{} moves {} chunks of {}-byte elements through one slot: that needs slots "
+          "of at least {} bytes, not {} (CCL_SLOT_BYTES)",
+          plan.program, plan.maxCount, bytes, plan.maxCount * bytes, slotBytes);
   }
   Cut cut;
   const int64_t alignment = strideAlignment(bytes, maxStride);
@@ -198,15 +192,15 @@ llvm::Expected<LaunchShape> findShape(const Plan &plan, const RankFacts &facts, 
   const int64_t chunks = plan.contract.chunks;
   const int64_t count = uneven ? uneven->longest() : args.count;
   if (count < 0)
-    return refuse(Failure::BadArgument, "rank {}: count is {}", rank, count);
+    return makeFailure(Failure::BadArgument, "rank {}: count is {}", rank, count);
   if (args.microBatches < 0)
-    return refuse(Failure::BadArgument, "rank {}: {} micro-batches", rank, args.microBatches);
+    return makeFailure(Failure::BadArgument, "rank {}: {} micro-batches", rank, args.microBatches);
   // Offsets are computed in bytes and as chunk * count, both in 64 bits.
   const int64_t limit =
       std::numeric_limits<int64_t>::max() / 16 / std::max({facts.places, chunks, int64_t(1)});
   if (count > limit)
-    return refuse(Failure::BadArgument, "rank {}: count is {}, the limit is {}", rank, count,
-                  limit);
+    return makeFailure(Failure::BadArgument, "rank {}: count is {}, the limit is {}", rank, count,
+                       limit);
 
   LaunchShape shape;
   shape.count = shape.runCount = count;
@@ -219,8 +213,9 @@ llvm::Expected<LaunchShape> findShape(const Plan &plan, const RankFacts &facts, 
     shape.form = *form;
   }
   if (!plan.disjointProved && !plan.inPlaceProved)
-    return refuse(Failure::Unproved, "{} (hash {}) is proved neither in place nor out of place",
-                  plan.program, plan.hash);
+    return makeFailure(Failure::Unproved,
+                       "{} (hash {}) is proved neither in place nor out of place", plan.program,
+                       plan.hash);
   // Ranks of one launch must run the same form. The form of a rank that is Either
   // follows from the plan alone: with both proved it never reads what it lacks, so
   // out of place is right for it whatever the others do.
@@ -240,7 +235,7 @@ llvm::Expected<LaunchShape> findShape(const Plan &plan, const RankFacts &facts, 
   if (uneven && !shape.packed)
     shape.runCount = uneven->paddedCount();
 
-  llvm::Expected<Cut> cut = chooseCut(plan, shape.runCount, slotBytes, args.microBatches);
+  llvm::Expected<Cut> cut = chooseCut(plan, facts, shape.runCount, slotBytes, args.microBatches);
   if (!cut)
     return cut.takeError();
   shape.cut = *cut;
@@ -261,8 +256,8 @@ llvm::Error RankMemory::reserve(Block &block, int64_t bytes) {
     world.release(std::exchange(block, {}), false);
   llvm::Expected<Block> larger = world.allocate(size_t(bytes));
   if (!larger)
-    return refuse(Failure::Machine, "no memory for {} bytes of scratch: {}", bytes,
-                  llvm::toString(larger.takeError()));
+    return makeFailure(Failure::Machine, "no memory for {} bytes of scratch: {}", bytes,
+                       llvm::toString(larger.takeError()));
   block = *larger;
   return llvm::Error::success();
 }
@@ -311,36 +306,53 @@ llvm::Expected<RankMemory::Bases> RankMemory::placeInPlace(const RankFacts &fact
   return bases;
 }
 
+llvm::Expected<RankMemory::Bases> RankMemory::placeRows(const RankFacts &facts,
+                                                        const LaunchShape &shape,
+                                                        const LaunchArgs &args, const Rows &rows,
+                                                        llvm::function_ref<void(char *)> copyIn) {
+  Bases bases;
+  if (facts.needsIn) {
+    // Kernels do not write `in`: it is const for the caller, too.
+    bases.in = const_cast<char *>(static_cast<const char *>(args.in));
+    if (!rows.fitsIn || shape.form == Form::InPlace ||
+        !isReachable(bases.in, rows.callersIn, facts.inRead, facts.inWritten)) {
+      if (llvm::Error e = reserve(inStandIn, rows.kernelsIn))
+        return e;
+      bases.in = inStandIn.data;
+      copyIn(bases.in);
+    }
+  }
+  bases.out = static_cast<char *>(args.out);
+  if (!rows.fitsOut || !facts.needsOut ||
+      !isReachable(bases.out, rows.callersOut, facts.outRead, facts.outWritten)) {
+    // A rank without a result may still collect partial ones for others.
+    if (llvm::Error e = reserve(outStandIn, rows.kernelsOut))
+      return e;
+    bases.out = outStandIn.data;
+    result = facts.needsOut ? bases.out : nullptr;
+  }
+  return bases;
+}
+
 llvm::Expected<RankMemory::Bases> RankMemory::placeDisjoint(const RankFacts &facts,
                                                             const LaunchShape &shape,
                                                             const LaunchArgs &args,
                                                             int64_t elementBytes) {
   const int64_t shard = shape.count * elementBytes, pitch = shape.runCount * elementBytes;
-  const bool wideIn = facts.inWidth != facts.inShards;
-  const bool wideOut = facts.outWidth != facts.outShards;
-  Bases bases;
-  if (facts.needsIn) {
-    // Kernels do not write `in`: it is const for the caller, too.
-    bases.in = const_cast<char *>(static_cast<const char *>(args.in));
-    if (shape.isPadded() || wideIn || shape.form == Form::InPlace ||
-        !isReachable(bases.in, facts.inShards * shard, facts.inRead, facts.inWritten)) {
-      if (llvm::Error e = reserve(inStandIn, facts.inWidth * pitch))
-        return e;
-      bases.in = inStandIn.data;
-      copyShards(bases.in + (wideIn ? facts.inPosition * pitch : 0), pitch,
-                 static_cast<const char *>(args.in), shard, facts.inShards, shard);
-    }
-  }
-  bases.out = static_cast<char *>(args.out);
-  if (shape.isPadded() || wideOut || !facts.needsOut ||
-      !isReachable(bases.out, facts.outShards * shard, facts.outRead, facts.outWritten)) {
-    // A rank without a result may still collect partial ones for others.
-    if (llvm::Error e = reserve(outStandIn, facts.outWidth * pitch))
-      return e;
-    bases.out = outStandIn.data;
-    if (facts.needsOut)
-      result = bases.out + (wideOut ? facts.outPosition * pitch : 0);
-  }
+  const int64_t inOffset = facts.inWidth != facts.inShards ? facts.inPosition * pitch : 0;
+  const int64_t outOffset = facts.outWidth != facts.outShards ? facts.outPosition * pitch : 0;
+  const Rows rows{facts.inShards * shard,
+                  facts.outShards * shard,
+                  facts.inWidth * pitch,
+                  facts.outWidth * pitch,
+                  !shape.isPadded() && facts.inWidth == facts.inShards,
+                  !shape.isPadded() && facts.outWidth == facts.outShards};
+  llvm::Expected<Bases> bases = placeRows(facts, shape, args, rows, [&](char *to) {
+    copyShards(to + inOffset, pitch, static_cast<const char *>(args.in), shard, facts.inShards,
+               shard);
+  });
+  if (result)
+    result += outOffset;
   return bases;
 }
 
@@ -358,69 +370,67 @@ llvm::Expected<RankMemory::Bases> RankMemory::placeUneven(const RankFacts &facts
                                                           const LaunchShape &shape,
                                                           const LaunchArgs &args, int64_t rank,
                                                           int64_t elementBytes) {
+  const bool padded = !shape.packed;
   const CallerRows caller = shape.uneven->callerRows(rank);
-  KernelRows rows = shape.uneven->kernelRows(rank, !shape.packed);
+  const KernelRows rows = shape.uneven->kernelRows(rank, padded);
   const auto *in = static_cast<const char *>(args.in);
   auto *out = static_cast<char *>(args.out);
   resultElements = caller.outElements;
-  if (shape.runInPlace) {
-    char *whole = nullptr;
-    if (shape.form == Form::InPlace && shape.packed &&
-        isReachable(out, rows.wholeElements * elementBytes, facts.inRead || facts.outRead,
-                    facts.inWritten || facts.outWritten)) {
-      whole = out - caller.outOffset * elementBytes;
-    } else {
-      if (llvm::Error e = reserve(outStandIn, rows.wholeElements * elementBytes))
-        return e;
-      whole = outStandIn.data;
-      if (facts.needsIn)
-        copyShards(whole, in, rows.copyInWhole, elementBytes);
-      result = facts.needsOut ? whole : nullptr;
-      resultCopies = std::move(rows.copyOutWhole);
+  if (!shape.runInPlace) {
+    const Rows bytes{caller.inElements * elementBytes,
+                     caller.outElements * elementBytes,
+                     rows.inElements * elementBytes,
+                     rows.outElements * elementBytes,
+                     rows.callersIn,
+                     rows.callersOut};
+    llvm::Expected<Bases> bases = placeRows(facts, shape, args, bytes, [&](char *to) {
+      copyShards(to, in, shape.uneven->copyIn(rank, padded, /*larger=*/false), elementBytes);
+    });
+    if (result)
+      resultCopies = shape.uneven->copyOut(rank, padded, /*larger=*/false);
+    return bases;
+  }
+  char *whole = nullptr;
+  if (shape.form == Form::InPlace && shape.packed &&
+      isReachable(out, rows.wholeElements * elementBytes, facts.inRead || facts.outRead,
+                  facts.inWritten || facts.outWritten)) {
+    whole = out - caller.outOffset * elementBytes;
+  } else {
+    if (llvm::Error e = reserve(outStandIn, rows.wholeElements * elementBytes))
+      return e;
+    whole = outStandIn.data;
+    if (facts.needsIn)
+      copyShards(whole, in, shape.uneven->copyIn(rank, padded, /*larger=*/true), elementBytes);
+    if (facts.needsOut) {
+      result = whole;
+      resultCopies = shape.uneven->copyOut(rank, padded, /*larger=*/true);
     }
-    return Bases{whole + rows.inBase * elementBytes, whole + rows.outBase * elementBytes};
   }
-  Bases bases{const_cast<char *>(in), out};
-  if (facts.needsIn &&
-      (shape.form == Form::InPlace || !rows.callersIn ||
-       !isReachable(in, caller.inElements * elementBytes, facts.inRead, facts.inWritten))) {
-    if (llvm::Error e = reserve(inStandIn, rows.inElements * elementBytes))
-      return e;
-    bases.in = inStandIn.data;
-    copyShards(bases.in, in, rows.copyIn, elementBytes);
-  }
-  if (!facts.needsOut || !rows.callersOut ||
-      !isReachable(out, caller.outElements * elementBytes, facts.outRead, facts.outWritten)) {
-    if (llvm::Error e = reserve(outStandIn, rows.outElements * elementBytes))
-      return e;
-    bases.out = outStandIn.data;
-    result = facts.needsOut ? bases.out : nullptr;
-    resultCopies = std::move(rows.copyOut);
-  }
-  return bases;
+  return Bases{whole + rows.inBase * elementBytes, whole + rows.outBase * elementBytes};
 }
 
 llvm::Error RankMemory::placeScratch(const Plan &plan, const LaunchShape &shape,
                                      std::vector<void *> &pointers) {
-  const int64_t bytes = sizeOf(plan.type);
+  const int64_t chunkBytes = shape.cut.stride * sizeOf(plan.type);
   int64_t total = 0;
-  std::vector<int64_t> offsets(plan.buffers.size(), 0);
-  for (size_t b = 0; b < plan.buffers.size(); ++b) {
-    if (plan.buffers[b].role != Role::Scratch)
+  for (const BufferPlan &buffer : plan.buffers) {
+    if (buffer.role != Role::Scratch)
       continue;
-    offsets[b] = total;
     int64_t size = 0;
-    if (__builtin_mul_overflow(plan.buffers[b].chunks, shape.cut.stride * bytes, &size) ||
+    if (__builtin_mul_overflow(buffer.chunks, chunkBytes, &size) ||
         size > std::numeric_limits<int64_t>::max() / 2 - total)
-      return refuse(Failure::Machine, "no memory for {} scratch chunks of {} elements",
-                    plan.buffers[b].chunks, shape.cut.stride);
+      return makeFailure(Failure::Machine, "no memory for {} scratch chunks of {} elements",
+                         buffer.chunks, shape.cut.stride);
     total += roundUp(size, int64_t(cacheLine));
   }
   if (llvm::Error e = reserve(scratch, total))
     return e;
+  char *next = scratch.data;
   for (size_t b = 0; b < plan.buffers.size(); ++b)
-    if (plan.buffers[b].role == Role::Scratch)
-      pointers[b] = scratch.data + offsets[b];
+    if (plan.buffers[b].role == Role::Scratch) {
+      pointers[b] = next;
+      next += roundUp(plan.buffers[b].chunks * chunkBytes, int64_t(cacheLine));
+    }
   return llvm::Error::success();
 }
 

@@ -21,8 +21,9 @@ struct RankFacts {
   int64_t places = 0;                      ///< shards of the larger buffer
   bool inRead = false, inWritten = false;  ///< by peers, directly
   bool outRead = false, outWritten = false;
-  int kernel = -1;       ///< index into Plan::kernels
-  size_t indexInSet = 0; ///< among the ranks of that kernel
+  int kernel = -1;        ///< index into Plan::kernels
+  size_t indexInSet = 0;  ///< among the ranks of that kernel
+  bool usesSlots = false; ///< some kernel of the program does
 };
 llvm::Expected<RankFacts> findFacts(const Plan &plan, int64_t rank);
 
@@ -33,7 +34,8 @@ struct Cut {
 };
 /// Every slice of `plan.maxCount` chunks fits a slot of `slotBytes`; `atLeast` micro-
 /// batches. Fails if a slot cannot hold even one element of each chunk.
-llvm::Expected<Cut> chooseCut(const Plan &plan, int64_t count, int64_t slotBytes, int64_t atLeast);
+llvm::Expected<Cut> chooseCut(const Plan &plan, const RankFacts &facts, int64_t count,
+                              int64_t slotBytes, int64_t atLeast);
 
 /// One launch of one rank.
 struct LaunchShape {
@@ -81,9 +83,18 @@ private:
                                      const LaunchArgs &args, int64_t elementBytes);
   llvm::Expected<Bases> placeDisjoint(const RankFacts &facts, const LaunchShape &shape,
                                       const LaunchArgs &args, int64_t elementBytes);
-  /// The same for uneven shards.
+  /// The same for uneven shards, in either form.
   llvm::Expected<Bases> placeUneven(const RankFacts &facts, const LaunchShape &shape,
                                     const LaunchArgs &args, int64_t rank, int64_t elementBytes);
+  /// Rows of one rank out of place, in bytes.
+  struct Rows {
+    int64_t callersIn, callersOut, kernelsIn, kernelsOut;
+    bool fitsIn, fitsOut; ///< the kernel may run on the caller's
+  };
+  /// Takes the caller's rows or stand-ins; `copyIn(to)` fills that of the input.
+  llvm::Expected<Bases> placeRows(const RankFacts &facts, const LaunchShape &shape,
+                                  const LaunchArgs &args, const Rows &rows,
+                                  llvm::function_ref<void(char *)> copyIn);
   llvm::Error placeScratch(const Plan &plan, const LaunchShape &shape,
                            std::vector<void *> &pointers);
   /// Whether peers that access it as told reach the caller's memory at `address`, and do so

@@ -5,17 +5,14 @@
 #include "llvm/ExecutionEngine/Orc/LLJIT.h"
 #include "llvm/Support/TargetSelect.h"
 
-#include <fmt/format.h>
-
 #include <mutex>
 
 namespace ccl {
 namespace {
 
 llvm::Error cannotLink(const Plan &plan, llvm::Error cause, std::string_view details) {
-  return llvm::make_error<RuntimeError>(
-      Failure::Machine, fmt::format("cannot link {} (hash {}): {}{}", plan.program, plan.hash,
-                                    llvm::toString(std::move(cause)), details));
+  return makeFailure(Failure::Machine, "cannot link {} (hash {}): {}{}", plan.program, plan.hash,
+                     llvm::toString(std::move(cause)), details);
 }
 
 /// LLJIT only links here. Its compiler would set up a target machine for IR that
@@ -24,7 +21,7 @@ class NoCompiler : public llvm::orc::IRCompileLayer::IRCompiler {
 public:
   NoCompiler() : IRCompiler(llvm::orc::IRSymbolMapper::ManglingOptions()) {}
   llvm::Expected<std::unique_ptr<llvm::MemoryBuffer>> operator()(llvm::Module &) override {
-    return llvm::make_error<RuntimeError>(Failure::Machine, "a plan holds object code only");
+    return makeFailure(Failure::Machine, "a plan holds object code only");
   }
 };
 

@@ -9,17 +9,12 @@
 #include <time.h>
 #include <unistd.h>
 
-#include <array>
 #include <atomic>
 #include <cerrno>
 #include <cstring>
 
 namespace ccl::log {
 namespace {
-
-constexpr std::array<std::string_view, 4> levelNames = {"VERSION", "WARN", "INFO", "TRACE"};
-constexpr std::array<std::string_view, 9> subsystemNames = {
-    "INIT", "ENV", "PLAN", "CHECK", "COMPILE", "CACHE", "COLL", "WAIT", "ABORT"};
 
 /// Read by every thread, changed at start-up: atomics, and no lock on the way.
 struct State {
@@ -52,9 +47,6 @@ std::string expandFileName(llvm::StringRef pattern) {
 }
 
 } // namespace
-
-std::string_view name(Level level) { return levelNames[size_t(level)]; }
-std::string_view name(Subsystem subsystem) { return subsystemNames[size_t(subsystem)]; }
 
 std::optional<Level> parseLevel(std::string_view text) {
   for (size_t i = 0; i < levelNames.size(); ++i)
@@ -121,7 +113,7 @@ void write(Level level, int64_t rank, std::string_view text) {
   strftime(stamp, sizeof stamp, "%Y-%m-%d %H:%M:%S", &local);
   const std::string who = rank < 0 ? "" : fmt::format(" [{}]", rank);
   const std::string line = fmt::format("[{}] {}:{}:{}{} CCL {} {}\n", stamp, host, getpid(),
-                                       syscall(SYS_gettid), who, name(level), text);
+                                       syscall(SYS_gettid), who, levelNames[size_t(level)], text);
   // A log that cannot be written must not stop a collective.
   [[maybe_unused]] ssize_t written =
       ::write(state.descriptor.load(std::memory_order_relaxed), line.data(), line.size());

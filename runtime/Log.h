@@ -9,6 +9,7 @@
 
 #include <fmt/format.h>
 
+#include <array>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -19,9 +20,11 @@ namespace ccl::log {
 /// Each level includes those before it.
 enum class Level : uint8_t { Version, Warn, Info, Trace };
 enum class Subsystem : uint8_t { Init, Env, Plan, Check, Compile, Cache, Coll, Wait, Abort };
+/// In the order of the enums.
+constexpr std::array<std::string_view, 4> levelNames = {"VERSION", "WARN", "INFO", "TRACE"};
+constexpr std::array<std::string_view, 9> subsystemNames = {
+    "INIT", "ENV", "PLAN", "CHECK", "COMPILE", "CACHE", "COLL", "WAIT", "ABORT"};
 
-std::string_view name(Level level);
-std::string_view name(Subsystem subsystem);
 std::optional<Level> parseLevel(std::string_view text);
 /// "INIT,COLL", "^WAIT" (all but), "ALL"; upper or lower case. A bit per subsystem.
 std::optional<uint32_t> parseSubsystems(std::string_view text);

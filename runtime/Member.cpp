@@ -5,8 +5,6 @@
 #include "runtime/ProcessWorld.h"
 #include "runtime/RankMember.h"
 
-#include <fmt/format.h>
-
 #include <condition_variable>
 #include <mutex>
 #include <set>
@@ -15,22 +13,6 @@
 
 namespace ccl {
 
-char RuntimeError::ID;
-
-std::error_code RuntimeError::convertToErrorCode() const { return llvm::inconvertibleErrorCode(); }
-
-int exitStatus(Failure category) {
-  switch (category) {
-  case Failure::Unproved:
-  case Failure::Mismatch: return 1;
-  case Failure::BadArgument: return 2;
-  case Failure::Machine:
-  case Failure::Timeout:
-  case Failure::Aborted: return 3;
-  }
-  return 3;
-}
-
 namespace {
 
 // Ranks travel as 32-bit numbers in plans.
@@ -38,13 +20,11 @@ constexpr int64_t mostRanks = int64_t(1) << 20, mostSlotBytes = int64_t(1) << 40
 
 llvm::Error checkSizes(int64_t ranks, MemberOptions &options) {
   if (ranks < 1 || ranks > mostRanks)
-    return llvm::make_error<RuntimeError>(
-        Failure::BadArgument,
-        fmt::format("a communicator has 1 to {} ranks, not {}", mostRanks, ranks));
+    return makeFailure(Failure::BadArgument, "a communicator has 1 to {} ranks, not {}", mostRanks,
+                       ranks);
   if (options.slotBytes < 1 || options.slotBytes > mostSlotBytes)
-    return llvm::make_error<RuntimeError>(
-        Failure::BadArgument, fmt::format("slots have 1 to {} bytes, not {} (CCL_SLOT_BYTES)",
-                                          mostSlotBytes, options.slotBytes));
+    return makeFailure(Failure::BadArgument, "slots have 1 to {} bytes, not {} (CCL_SLOT_BYTES)",
+                       mostSlotBytes, options.slotBytes);
   options.slotBytes = roundUp(options.slotBytes, int64_t(cacheLine));
   return llvm::Error::success();
 }
@@ -57,17 +37,15 @@ llvm::Expected<std::vector<std::unique_ptr<Member>>> Member::createThreads(int64
     return e;
   log::info(log::Subsystem::Init, -1, "communicator of {} threads, slots of {} bytes", ranks,
             options.slotBytes);
-  std::shared_ptr<World> world = createThreadWorld(ranks);
+  std::shared_ptr<World> world = createThreadWorld();
   llvm::Expected<Block> block = world->allocate(ControlBlock::size(ranks));
   if (!block)
     return block.takeError();
   ControlBlock *control = ControlBlock::create(block->data, ranks, options.slotBytes, 0);
   std::vector<std::unique_ptr<Member>> members;
   for (int64_t r = 0; r < ranks; ++r)
-    members.push_back(std::make_unique<RankMember>(
-        world, control, r,
-        options.flightRecorder.empty() ? nullptr
-                                       : std::make_shared<Recording>(options.flightRecorder, r)));
+    members.push_back(std::make_unique<RankMember>(world, control, r,
+                                                   Recording::make(options.flightRecorder, r)));
   return members;
 }
 
@@ -143,8 +121,7 @@ llvm::Error onEveryRank(int64_t ranks, const std::function<llvm::Error(int64_t)>
   llvm::Error all = joinDistinct(std::move(errors));
   if (problem.empty())
     return all;
-  return llvm::joinErrors(std::move(all),
-                          llvm::make_error<RuntimeError>(Failure::Machine, problem));
+  return llvm::joinErrors(std::move(all), makeFailure(Failure::Machine, "{}", problem));
 }
 
 } // namespace ccl

@@ -1,9 +1,13 @@
 //===- Memory.h - Memory that the runtime owns ------------------------------===//
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
+#include <cstdint>
+#include <cstring>
 #include <memory>
 #include <new>
+#include <string_view>
 
 namespace ccl {
 
@@ -13,6 +17,18 @@ inline constexpr size_t cacheLine = 64;
 template <typename T>
 constexpr T roundUp(T value, T multiple) {
   return (value + multiple - 1) / multiple * multiple;
+}
+
+/// What the system can still give without taking it from somebody; the largest number if it
+/// does not say.
+uint64_t availableMemory();
+
+/// As much of `from` as there is room for, and zeros behind it, at least one.
+template <size_t n>
+void copyText(char (&to)[n], std::string_view from) {
+  const size_t length = std::min(from.size(), n - 1);
+  std::memcpy(to, from.data(), length);
+  std::memset(to + length, 0, n - length);
 }
 
 /// Uninitialized bytes on a cache line boundary; pages are touched by their user.

@@ -4,10 +4,9 @@
 #include "runtime/Arena.h"
 #include "runtime/Faults.h"
 #include "runtime/Log.h"
+#include "runtime/Memory.h"
 #include "runtime/RankMember.h"
 #include "runtime/bootstrap/Monitor.h"
-
-#include <fmt/format.h>
 
 #include <fcntl.h>
 #include <pthread.h>
@@ -35,23 +34,6 @@ constexpr uint64_t headerBytes = Arena::pageBytes;
 constexpr uint64_t firstBlock = headerBytes;
 /// In World::share: an offset in an arena, not an address.
 constexpr uint64_t arenaBit = uint64_t(1) << 62;
-
-template <typename... T>
-llvm::Error machine(fmt::format_string<T...> format, T &&...values) {
-  return llvm::make_error<RuntimeError>(Failure::Machine,
-                                        fmt::format(format, std::forward<T>(values)...));
-}
-
-/// What the system can still give without taking it from somebody; the largest number if it
-/// does not say.
-uint64_t availableMemory() {
-  char text[512] = {};
-  Descriptor file(::open("/proc/meminfo", O_RDONLY | O_CLOEXEC));
-  if (!file || ::read(file.get(), text, sizeof text - 1) <= 0)
-    return UINT64_MAX;
-  const char *line = std::strstr(text, "MemAvailable:");
-  return line ? std::strtoull(line + std::strlen("MemAvailable:"), nullptr, 10) << 10 : UINT64_MAX;
-}
 
 /// Takes pages for a part of `file`; 0 or an errno. Where there are too few, the system would
 /// rather kill some process than refuse, so large requests look first, and again after each
@@ -100,10 +82,11 @@ public:
     void *data =
         mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, memory, 0);
     if (data == MAP_FAILED)
-      return machine("cannot map the memory of rank {} ({} GiB of address space, of which almost "
-                     "nothing is used): {}{}",
-                     rank, bytes >> 30, strerror(errno),
-                     errno == ENOMEM ? "; is `ulimit -v` set?" : "");
+      return makeFailure(
+          Failure::Machine,
+          "cannot map the memory of rank {} ({} GiB of address space, of which almost "
+          "nothing is used): {}{}",
+          rank, bytes >> 30, std::strerror(errno), errno == ENOMEM ? "; is `ulimit -v` set?" : "");
     madvise(data, bytes, MADV_DONTDUMP);
     Mapping mapping;
     mapping.data = static_cast<char *>(data);
@@ -132,7 +115,6 @@ public:
                                                               int64_t arenaBytes);
   ~ProcessWorld() override;
 
-  int64_t ranks() const override { return numRanks; }
   llvm::Expected<Block> allocate(size_t bytes) override;
   void release(Block block, bool mayBeInUse) override;
 
@@ -209,18 +191,22 @@ private:
 llvm::Error ProcessWorld::makeArena() {
   memory = Descriptor(memfd_create("ccl", MFD_CLOEXEC | MFD_ALLOW_SEALING));
   if (!memory)
-    return machine("cannot make shared memory (memfd_create): {}", strerror(errno));
+    return makeFailure(Failure::Machine, "cannot make shared memory (memfd_create): {}",
+                       std::strerror(errno));
   rlimit limit{};
   if (getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur < arenaBytes)
-    return machine(
+    return makeFailure(
+        Failure::Machine,
         "shared memory of {} GiB (sparse) is over the limit for files: `ulimit -f` is {} bytes",
         arenaBytes >> 30, limit.rlim_cur);
   if (ftruncate(memory.get(), off_t(arenaBytes)) != 0)
-    return machine("cannot size shared memory (ftruncate): {}", strerror(errno));
+    return makeFailure(Failure::Machine, "cannot size shared memory (ftruncate): {}",
+                       std::strerror(errno));
   if (fcntl(memory.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0)
-    return machine("cannot seal shared memory: {}", strerror(errno));
+    return makeFailure(Failure::Machine, "cannot seal shared memory: {}", std::strerror(errno));
   if (fallocate(memory.get(), 0, 0, off_t(headerBytes)) != 0)
-    return machine("no memory for {} bytes of shared memory: {}", headerBytes, strerror(errno));
+    return makeFailure(Failure::Machine, "no memory for {} bytes of shared memory: {}", headerBytes,
+                       std::strerror(errno));
   llvm::Expected<Mapping> mapping = Mapping::map(memory.get(), arenaBytes, rank);
   if (!mapping)
     return mapping.takeError();
@@ -263,7 +249,8 @@ llvm::Expected<std::shared_ptr<ProcessWorld>> ProcessWorld::create(JoinOptions &
   }
   Descriptor copy(fcntl(world->memory.get(), F_DUPFD_CLOEXEC, 0));
   if (!copy)
-    return machine("no descriptor for shared memory: {}", strerror(errno));
+    return makeFailure(Failure::Machine, "no descriptor for shared memory: {}",
+                       std::strerror(errno));
   llvm::Expected<Meeting> meeting = meet(options, std::move(copy), arenaBytes);
   if (!meeting)
     return meeting.takeError();
@@ -312,7 +299,8 @@ llvm::Expected<Block> ProcessWorld::allocate(size_t bytes) {
   if (bytes <= arenaBytes)
     offset = arena.allocate(bytes);
   if (!offset)
-    return machine("no room for {} bytes in shared memory of {} GiB", bytes, arenaBytes >> 30);
+    return makeFailure(Failure::Machine, "no room for {} bytes in shared memory of {} GiB", bytes,
+                       arenaBytes >> 30);
   // Now, not at the first touch: there an error would be a SIGBUS.
   const uint64_t extent = Arena::extent(bytes);
   if (const int error = takePages(memory.get(), *offset, extent, numRanks)) {
@@ -320,7 +308,8 @@ llvm::Expected<Block> ProcessWorld::allocate(size_t bytes) {
       (void)fallocate(memory.get(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, off_t(*offset),
                       off_t(extent));
     arena.release(*offset, bytes);
-    return machine("no memory for {} bytes of shared memory: {}", bytes, strerror(error));
+    return makeFailure(Failure::Machine, "no memory for {} bytes of shared memory: {}", bytes,
+                       std::strerror(error));
   }
   return Block{own() + *offset, bytes};
 }
@@ -348,7 +337,7 @@ std::string ProcessWorld::read(int64_t who, const void *address, void *to, size_
       if (got < 0 && errno == EINTR)
         continue;
       return fmt::format("process_vm_readv of process {}: {}", pids[size_t(who)],
-                         got < 0 ? strerror(errno) : "nothing there");
+                         got < 0 ? std::strerror(errno) : "nothing there");
     }
     at += got;
     from += got;
@@ -416,17 +405,14 @@ Milliseconds ProcessWorld::silence(int64_t who) const {
 
 llvm::Expected<std::unique_ptr<Member>> joinProcesses(JoinOptions options) {
   if (options.rank < 0 || options.rank >= options.ranks)
-    return llvm::make_error<RuntimeError>(
-        Failure::BadArgument,
-        fmt::format("rank {} of {} does not exist", options.rank, options.ranks));
+    return makeFailure(Failure::BadArgument, "rank {} of {} does not exist", options.rank,
+                       options.ranks);
   auto world = ProcessWorld::create(options, arenaBytesFor(options.ranks));
   if (!world)
     return world.takeError();
   auto *control = static_cast<ControlBlock *>((*world)->reach(0, firstBlock | arenaBit));
-  const std::string &prefix = options.member.flightRecorder;
   auto member = std::make_unique<RankMember>(
-      *world, control, options.rank,
-      prefix.empty() ? nullptr : std::make_shared<Recording>(prefix, options.rank));
+      *world, control, options.rank, Recording::make(options.member.flightRecorder, options.rank));
   // All or nobody: programs are compiled for one way of moving data.
   auto answers = member->exchange({(*world)->probeAll()}, options.timeout);
   if (!answers)

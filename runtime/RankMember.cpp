@@ -4,12 +4,10 @@
 #include "runtime/Faults.h"
 #include "runtime/Log.h"
 
-#include <fmt/format.h>
-
 namespace ccl {
 
 [[maybe_unused]] static llvm::Error injected(const char *where) {
-  return llvm::make_error<RuntimeError>(Failure::Machine, fmt::format("fault injected {}", where));
+  return makeFailure(Failure::Machine, "fault injected {}", where);
 }
 
 RankMember::RankMember(std::shared_ptr<World> world, ControlBlock *control, int64_t rank,
@@ -53,43 +51,42 @@ RankMember::~RankMember() {
 llvm::Error RankMember::guarded(Milliseconds timeout, std::string_view what,
                                 llvm::function_ref<llvm::Error()> body) {
   if (const char *why = group.world().unusable())
-    return llvm::make_error<RuntimeError>(Failure::BadArgument, why);
+    return makeFailure(Failure::BadArgument, "{}", why);
   if (group.hasFailed())
     return group.firstFailure();
   if (timeout.count() <= 0)
-    return group.fail(llvm::make_error<RuntimeError>(
-        Failure::BadArgument,
-        fmt::format("rank {}: the time-out of {} is {} ms", group.rank, what, timeout.count())));
+    return group.fail(makeFailure(Failure::BadArgument, "rank {}: the time-out of {} is {} ms",
+                                  group.rank, what, timeout.count()));
   if (busy.exchange(true, std::memory_order_acquire))
-    return group.fail(llvm::make_error<RuntimeError>(
-        Failure::BadArgument,
-        fmt::format("rank {} is used by two threads at once: {}", group.rank, what)));
+    return group.fail(makeFailure(Failure::BadArgument,
+                                  "rank {} is used by two threads at once: {}", group.rank, what));
   llvm::Error error = body();
-  if (!error)
-    group.end();
   if (error) {
     error = group.fail(std::move(error));
     dump();
+  } else {
+    group.end();
   }
   busy.store(false, std::memory_order_release);
   return error;
 }
 
-void RankMember::record(const LaunchShape &shape, const LaunchArgs &args, const RankFacts &facts) {
+void RankMember::record(const Prepared &prepared, const LaunchShape &shape,
+                        const LaunchArgs &args) {
   FlightRecorder::Operation operation;
   operation.group = recordedGroup;
   operation.sequence = launches;
   operation.collective = plan->contract.collective;
   operation.uneven = shape.uneven;
-  CallerRows rows{facts.inShards * shape.count, facts.outShards * shape.count, 0, 0};
+  CallerRows rows{prepared.facts.inShards * shape.count, prepared.facts.outShards * shape.count, 0,
+                  0};
   if (shape.uneven)
     rows = shape.uneven->callerRows(group.rank);
   operation.inElements = rows.inElements;
   operation.outElements = rows.outElements;
   operation.type = plan->type;
   operation.timeout = args.timeout;
-  const std::string program = fmt::format("{} (hash {})", plan->program, plan->hash);
-  operation.program = program;
+  operation.program = prepared.name;
   recorded = recording->recorder.begin(operation);
 }
 
@@ -132,9 +129,9 @@ RankMember::prepare(const std::shared_ptr<LoadedProgram> &program) {
 
   const Plan &plan = program->plan();
   if (plan.ranks() != group.ranks)
-    return llvm::make_error<RuntimeError>(
-        Failure::BadArgument, fmt::format("{} (hash {}) is for {} ranks, the communicator has {}",
-                                          plan.program, plan.hash, plan.ranks(), group.ranks));
+    return makeFailure(Failure::BadArgument,
+                       "{} (hash {}) is for {} ranks, the communicator has {}", plan.program,
+                       plan.hash, plan.ranks(), group.ranks);
   Prepared prepared;
   prepared.program = program;
   llvm::Expected<RankFacts> facts = findFacts(plan, group.rank);
@@ -142,9 +139,9 @@ RankMember::prepare(const std::shared_ptr<LoadedProgram> &program) {
     return facts.takeError();
   prepared.facts = *facts;
   prepared.kernel = program->kernel(group.rank);
-  prepared.fingerprint =
-      fingerprint(fmt::format("{} {} {} {} {}", plan.hash, plan.program, plan.contract.str(),
-                              plan.contract.root, name(plan.type)));
+  prepared.announcement = describe(plan);
+  if (recording)
+    prepared.name = fmt::format("{} (hash {})", plan.program, plan.hash);
   if (facts->kernel >= 0)
     if (llvm::Error e = channels.open(plan.kernels[size_t(facts->kernel)], facts->indexInSet))
       return e;
@@ -169,11 +166,10 @@ llvm::Expected<uint64_t *> RankMember::sharedWords(size_t words) {
 llvm::Error RankMember::gatherCounts(const Prepared &prepared, const LaunchArgs &args,
                                      std::vector<UnevenCounts> &counts) {
   const size_t n = size_t(group.ranks);
-  Announcement &mine = group.begin(Operation::Counts, args.timeout, [this] {
-    return fmt::format("the counts of launch {} of {}", launches + 1, plan->program);
-  });
-  mine.program = prepared.fingerprint;
-  describe(*plan, mine);
+  Announcement &mine = group.begin(
+      Operation::Counts, args.timeout,
+      [this] { return fmt::format("the counts of launch {} of {}", launches + 1, plan->program); },
+      prepared.announcement);
   llvm::Expected<uint64_t *> table = sharedWords(2 * n);
   if (!table)
     return table.takeError();
@@ -215,9 +211,8 @@ llvm::Error RankMember::findShards(const Prepared &prepared, const LaunchArgs &a
 }
 
 /// Publishes what others need of this launch.
-llvm::Error RankMember::announce(Announcement &mine, const Prepared &prepared,
-                                 const LaunchShape &shape, const LaunchArgs &args) {
-  mine.program = prepared.fingerprint;
+llvm::Error RankMember::announce(Announcement &mine, const LaunchShape &shape,
+                                 const LaunchArgs &args) {
   mine.count = shape.count;
   // What each states for an all_to_all is its own; make() compared that.
   if (shape.uneven)
@@ -229,7 +224,6 @@ llvm::Error RankMember::announce(Announcement &mine, const Prepared &prepared,
   mine.microBatches = shape.cut.microBatches;
   mine.directory = channels.directoryAddress();
   mine.entries = channels.directoryEntries();
-  describe(*plan, mine);
   if (!plan->direct || pointers.empty())
     return llvm::Error::success();
   llvm::Expected<uint64_t *> table = sharedWords(pointers.size());
@@ -329,8 +323,7 @@ llvm::Error RankMember::execute(const Prepared &prepared, const LaunchShape &sha
     reachPeers();
   if (plan->bounceSources > 0 &&
       !bounce.reserve(size_t(plan->bounceSources) * size_t(KernelArgs::bouncePiece)))
-    return llvm::make_error<RuntimeError>(Failure::Machine,
-                                          "no memory to read other processes through");
+    return makeFailure(Failure::Machine, "no memory to read other processes through");
   // In shared memory, so that others can tell how far this rank got.
   KernelArgs &args = group.self().kernel;
   args.me = group.rank;
@@ -349,11 +342,9 @@ llvm::Error RankMember::execute(const Prepared &prepared, const LaunchShape &sha
   args.context = this;
   __atomic_store_n(&args.instruction, int64_t(0), __ATOMIC_RELAXED);
   __atomic_store_n(&args.microBatch, int64_t(0), __ATOMIC_RELAXED);
-  if (int32_t code = prepared.kernel(&args)) {
-    group.fail(Failure::Machine, fmt::format("rank {}: the kernel of {} (hash {}) returned {}",
-                                             group.rank, plan->program, plan->hash, code));
-    return group.firstFailure();
-  }
+  if (int32_t code = prepared.kernel(&args))
+    return makeFailure(Failure::Machine, "rank {}: the kernel of {} (hash {}) returned {}",
+                       group.rank, plan->program, plan->hash, code);
   return llvm::Error::success();
 }
 
@@ -368,8 +359,7 @@ void RankMember::trace(const LaunchShape &shape, const LaunchArgs &args) const {
 
 llvm::Error RankMember::run(const std::shared_ptr<LoadedProgram> &program, const LaunchArgs &args) {
   if (!program)
-    return llvm::make_error<RuntimeError>(Failure::BadArgument,
-                                          fmt::format("rank {}: no program", group.rank));
+    return makeFailure(Failure::BadArgument, "rank {}: no program", group.rank);
   plan = &program->plan();
   llvm::Expected<Prepared *> prepared = prepare(program);
   if (!prepared)
@@ -383,20 +373,23 @@ llvm::Error RankMember::run(const std::shared_ptr<LoadedProgram> &program, const
     return shape.takeError();
 
   ++launches;
-  Announcement &mine = group.begin(Operation::Launch, args.timeout, [this] {
-    return fmt::format("launch {} of {} (hash {}, {} {})", launches, plan->program, plan->hash,
-                       plan->contract.str(), name(plan->type));
-  });
+  Announcement &mine = group.begin(
+      Operation::Launch, args.timeout,
+      [this] {
+        return fmt::format("launch {} of {} (hash {}, {} {})", launches, plan->program, plan->hash,
+                           plan->contract.str(), name(plan->type));
+      },
+      (*prepared)->announcement);
   // A barrier moves no data, so a count says nothing about it.
   const bool empty = shape->count == 0 && facts.places > 0;
   pointers.clear();
   if (!empty)
     if (llvm::Error e = memory.place(*plan, facts, *shape, args, group.rank, pointers))
       return e;
-  if (llvm::Error e = announce(mine, **prepared, *shape, args))
+  if (llvm::Error e = announce(mine, *shape, args))
     return e;
   if (recording)
-    record(*shape, args, facts);
+    record(**prepared, *shape, args);
   if (llvm::Error e = group.enter())
     return e;
   if (recorded)

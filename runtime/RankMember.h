@@ -26,6 +26,10 @@ namespace ccl {
 struct Recording {
   Recording(std::string prefix, int64_t worldRank)
       : prefix(std::move(prefix)), recorder(worldRank) {}
+  /// Null without a prefix.
+  static std::shared_ptr<Recording> make(const std::string &prefix, int64_t worldRank) {
+    return prefix.empty() ? nullptr : std::make_shared<Recording>(prefix, worldRank);
+  }
   const std::string prefix; ///< of the file
   FlightRecorder recorder;
 };
@@ -59,8 +63,9 @@ private:
     std::weak_ptr<LoadedProgram> program;
     RankFacts facts;
     Kernel kernel = nullptr;
-    uint64_t fingerprint = 0;
-    bool resolved = false; ///< after the first launch's entry
+    Announcement announcement; ///< what all of it say alike
+    std::string name;          ///< "ring (hash ab12)", if it is recorded
+    bool resolved = false;     ///< after the first launch's entry
     std::vector<ChannelEnd *> channels;
   };
 
@@ -69,8 +74,7 @@ private:
                       llvm::function_ref<llvm::Error()> body);
   llvm::Expected<Prepared *> prepare(const std::shared_ptr<LoadedProgram> &program);
   llvm::Error run(const std::shared_ptr<LoadedProgram> &program, const LaunchArgs &args);
-  llvm::Error announce(Announcement &mine, const Prepared &prepared, const LaunchShape &shape,
-                       const LaunchArgs &args);
+  llvm::Error announce(Announcement &mine, const LaunchShape &shape, const LaunchArgs &args);
   /// The shards of an uneven launch. Those of an all_to_all follow from what all ranks
   /// state: that takes an operation of its own.
   llvm::Error findShards(const Prepared &prepared, const LaunchArgs &args);
@@ -81,7 +85,7 @@ private:
   llvm::Error resolve(Prepared &prepared);
   llvm::Error execute(const Prepared &prepared, const LaunchShape &shape);
   void reachPeers();
-  void record(const LaunchShape &shape, const LaunchArgs &args, const RankFacts &facts);
+  void record(const Prepared &prepared, const LaunchShape &shape, const LaunchArgs &args);
   /// Writes the recording, once, after the communicator failed.
   void dump();
   void trace(const LaunchShape &shape, const LaunchArgs &args) const;
@@ -93,7 +97,7 @@ private:
   std::unique_ptr<Member> adoptSuccessor(int64_t decider);
   llvm::Error awaitDecision(Milliseconds timeout);
   llvm::Error refuseLost();
-  std::vector<int64_t> survivors(bool &complete) const;
+  std::vector<int64_t> survivors(bool &complete);
   std::unique_ptr<Member> adopt(int64_t offerer, uint64_t address);
 
   static int32_t waitInKernel(KernelArgs *args, ChannelEnd *end, uint64_t value);

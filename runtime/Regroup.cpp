@@ -3,10 +3,7 @@
 
 #include "runtime/Log.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
-#include <cstring>
 
 namespace ccl {
 
@@ -17,8 +14,7 @@ namespace ccl {
 llvm::Error RankMember::runAllocation(int64_t bytes, Milliseconds timeout,
                                       SymmetricBuffer &buffer) {
   if (bytes < 0)
-    return llvm::make_error<RuntimeError>(
-        Failure::BadArgument, fmt::format("rank {} allocates {} bytes", group.rank, bytes));
+    return makeFailure(Failure::BadArgument, "rank {} allocates {} bytes", group.rank, bytes);
   llvm::Expected<Block> block = group.world().allocate(size_t(std::max<int64_t>(bytes, 1)));
   if (!block)
     return block.takeError();
@@ -144,13 +140,12 @@ llvm::Expected<std::unique_ptr<Member>> RankMember::split(int64_t color, int64_t
 //===----------------------------------------------------------------------===//
 
 /// Those who ask to go on and are not known to be gone. `complete`: nobody else can come.
-std::vector<int64_t> RankMember::survivors(bool &complete) const {
+std::vector<int64_t> RankMember::survivors(bool &complete) {
   std::vector<int64_t> all;
   complete = true;
-  Group &view = const_cast<Group &>(group);
   for (int64_t r = 0; r < group.ranks; ++r) {
-    RankState &state = view.block().rank(r);
-    if (view.world().gone(group.worldRank(r)) || state.lost.load(std::memory_order_acquire) ||
+    const RankState &state = group.block().rank(r);
+    if (group.world().gone(group.worldRank(r)) || state.lost.load(std::memory_order_acquire) ||
         state.left.load(std::memory_order_acquire))
       continue;
     if (state.rejoins.load(std::memory_order_acquire))
@@ -165,9 +160,8 @@ std::vector<int64_t> RankMember::survivors(bool &complete) const {
 llvm::Error RankMember::refuseLost() {
   if (!group.self().lost.load(std::memory_order_acquire))
     return llvm::Error::success();
-  return llvm::make_error<RuntimeError>(
-      Failure::Aborted,
-      fmt::format("rank {} is gone for the others, which go on without it", group.rank));
+  return makeFailure(Failure::Aborted, "rank {} is gone for the others, which go on without it",
+                     group.rank);
 }
 
 /// Makes a control block for `members`, and a list of them that says where it is. Who comes
@@ -226,14 +220,12 @@ llvm::Error RankMember::awaitDecision(Milliseconds timeout) {
 
 llvm::Expected<std::unique_ptr<Member>> RankMember::rebuild(Milliseconds timeout) {
   if (const char *why = group.world().unusable())
-    return llvm::make_error<RuntimeError>(Failure::BadArgument, why);
+    return makeFailure(Failure::BadArgument, "{}", why);
   if (!group.hasFailed())
-    return llvm::make_error<RuntimeError>(
-        Failure::BadArgument,
-        fmt::format("rank {}: rebuild is for communicators that failed", group.rank));
+    return makeFailure(Failure::BadArgument, "rank {}: rebuild is for communicators that failed",
+                       group.rank);
   if (busy.exchange(true, std::memory_order_acquire))
-    return llvm::make_error<RuntimeError>(
-        Failure::BadArgument, fmt::format("rank {} is used by two threads at once", group.rank));
+    return makeFailure(Failure::BadArgument, "rank {} is used by two threads at once", group.rank);
   llvm::Error error = awaitDecision(timeout);
   busy.store(false, std::memory_order_release);
   if (error)
@@ -241,9 +233,8 @@ llvm::Expected<std::unique_ptr<Member>> RankMember::rebuild(Milliseconds timeout
   const int64_t decider = group.block().decidedBy.load(std::memory_order_acquire) - 1;
   std::unique_ptr<Member> member = adoptSuccessor(decider);
   if (!member)
-    return llvm::make_error<RuntimeError>(
-        Failure::Aborted,
-        fmt::format("the communicator went on without rank {}, which came late", group.rank));
+    return makeFailure(Failure::Aborted,
+                       "the communicator went on without rank {}, which came late", group.rank);
   log::info(log::Subsystem::Init, group.rank, "rank {} of {} goes on as rank {} of {}", group.rank,
             group.ranks, member->rank(), member->ranks());
   return member;

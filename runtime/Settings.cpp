@@ -8,7 +8,7 @@
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/ADT/StringRef.h"
 
-#include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <array>
@@ -35,8 +35,7 @@ constexpr std::array<Entry, 16> table = {{
     {Setting::Debug, "CCL_DEBUG", Kind::Level, "WARN",
      "How much is logged; each level includes those before it."},
     {Setting::DebugSubsys, "CCL_DEBUG_SUBSYS", Kind::Subsystems, "ALL",
-     "Which parts log at INFO and TRACE: INIT, ENV, PLAN, CHECK, COMPILE, CACHE, COLL, WAIT, "
-     "ABORT; `^` in front means all but these."},
+     "Which parts log at INFO and TRACE; `^` in front means all but these."},
     {Setting::DebugFile, "CCL_DEBUG_FILE", Kind::Path, "",
      "File for the log instead of stderr; %h becomes the host, %p the process."},
     {Setting::CollTrace, "CCL_COLL_TRACE", Kind::Flag, "0",
@@ -74,16 +73,26 @@ constexpr bool isInEnumOrder() {
 }
 static_assert(isInEnumOrder());
 
-std::string_view describe(Kind kind) {
+constexpr std::array<std::string_view, 3> viaNames = {"auto", "staged", "direct"};
+
+/// "a, b or c".
+template <size_t n>
+std::string oneOf(const std::array<std::string_view, n> &names) {
+  return fmt::format("{} or {}", fmt::join(names.begin(), names.end() - 1, ", "), names.back());
+}
+
+/// What is expected. Of a closed set all of it.
+std::string describe(Kind kind) {
   switch (kind) {
-  case Kind::Level: return "VERSION, WARN, INFO or TRACE";
-  case Kind::Subsystems: return "list of subsystems";
+  case Kind::Level: return oneOf(log::levelNames);
+  case Kind::Subsystems:
+    return fmt::format("ALL, or a list of {}", fmt::join(log::subsystemNames, ", "));
   case Kind::Text: return "text";
   case Kind::Path: return "path";
   case Kind::Flag: return "0 or 1";
   case Kind::Seconds: return "seconds, over 0";
   case Kind::Bytes: return "bytes, K, M and G are binary";
-  case Kind::Via: return "auto, staged or direct";
+  case Kind::Via: return oneOf(viaNames);
   case Kind::Number: return "whole number";
   }
   return "";
@@ -188,7 +197,7 @@ llvm::Error Settings::set(size_t index, std::string_view text) {
       number = std::nullopt;
     break;
   case Kind::Via:
-    if (text != "auto" && text != "staged" && text != "direct")
+    if (std::find(viaNames.begin(), viaNames.end(), text) == viaNames.end())
       number = std::nullopt;
     break;
   case Kind::Flag: number = parseFlag(text); break;
@@ -199,9 +208,8 @@ llvm::Error Settings::set(size_t index, std::string_view text) {
   case Kind::Text: break;
   }
   if (!number)
-    return llvm::make_error<RuntimeError>(
-        Failure::BadArgument,
-        fmt::format("{}={}: expected {}", entry.name, text, describe(entry.kind)));
+    return makeFailure(Failure::BadArgument, "{}={}: expected {}", entry.name, text,
+                       describe(entry.kind));
   value.number = *number;
   values[index] = std::move(value);
   return llvm::Error::success();

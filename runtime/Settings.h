@@ -59,7 +59,9 @@ public:
   std::string_view source(Setting setting) const;
 
   struct Row {
-    std::string_view name, kind, defaultText, description, source;
+    std::string_view name;
+    std::string kind; ///< what is expected; of a closed set all of it
+    std::string_view defaultText, description, source;
     std::string value;
   };
   /// One row a setting, in the order of the table.

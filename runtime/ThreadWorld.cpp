@@ -1,8 +1,6 @@
 //===- ThreadWorld.cpp - Ranks as threads of one process ---------------------===//
 #include "runtime/World.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <new>
 #include <unordered_set>
@@ -13,20 +11,17 @@ namespace {
 /// Everything is mapped, nobody goes away: memory comes from the heap.
 class ThreadWorld final : public World {
 public:
-  explicit ThreadWorld(int64_t ranks) : numRanks(ranks) { setCanRead(true); }
+  ThreadWorld() { setCanRead(true); }
   ~ThreadWorld() override {
     for (void *block : all)
       ::operator delete(block, std::align_val_t(cacheLine));
   }
 
-  int64_t ranks() const override { return numRanks; }
-
   llvm::Expected<Block> allocate(size_t bytes) override {
     bytes = std::max<size_t>(bytes, 1);
     void *data = ::operator new(bytes, std::align_val_t(cacheLine), std::nothrow);
     if (!data)
-      return llvm::make_error<RuntimeError>(Failure::Machine,
-                                            fmt::format("no memory for {} bytes", bytes));
+      return makeFailure(Failure::Machine, "no memory for {} bytes", bytes);
     std::lock_guard lock(mutex);
     all.insert(data);
     return Block{static_cast<char *>(data), bytes};
@@ -56,37 +51,12 @@ public:
   void ignore(Listener *) override {}
 
 private:
-  const int64_t numRanks;
   std::mutex mutex;
   std::unordered_set<void *> all; ///< what was not released
 };
 
 } // namespace
 
-void World::depart(ControlBlock *control, bool owns, std::vector<Block> blocks) {
-  std::lock_guard lock(departing);
-  departed.push_back({control, owns, false, std::move(blocks)});
-  std::erase_if(departed, [&](Departed &one) {
-    if (!one.gaveBack &&
-        one.control->leavers.load(std::memory_order_acquire) == one.control->ranks) {
-      for (const Block &block : one.blocks)
-        release(block, false);
-      one.gaveBack = true;
-      // The owner may free the control block at once: the last touch of all others.
-      if (!one.owns)
-        one.control->givers.fetch_add(1, std::memory_order_acq_rel);
-    }
-    if (!one.gaveBack || !one.owns)
-      return one.gaveBack;
-    if (one.control->givers.load(std::memory_order_acquire) < one.control->ranks - 1)
-      return false;
-    release({reinterpret_cast<char *>(one.control), one.control->bytes}, false);
-    return true;
-  });
-}
-
-std::shared_ptr<World> createThreadWorld(int64_t ranks) {
-  return std::make_shared<ThreadWorld>(ranks);
-}
+std::shared_ptr<World> createThreadWorld() { return std::make_shared<ThreadWorld>(); }
 
 } // namespace ccl

@@ -1,7 +1,7 @@
 //===- Uneven.cpp -----------------------------------------------------------===//
 #include "runtime/Uneven.h"
 
-#include <fmt/format.h>
+#include "runtime/Memory.h"
 
 #include <algorithm>
 #include <limits>
@@ -11,13 +11,6 @@ namespace {
 
 using model::Collective;
 using model::Role;
-
-template <typename... T>
-llvm::Error refuse(Failure category, fmt::format_string<T...> format, T &&...values) {
-  return llvm::make_error<RuntimeError>(category, fmt::format(format, std::forward<T>(values)...));
-}
-
-bool isAllToAll(Collective c) { return c == Collective::AllToAll || c == Collective::AllToAllV; }
 
 /// Rows of all ranks are added up, and chunk * count is computed, both in 64 bits.
 int64_t limitOf(const Plan &plan) {
@@ -30,14 +23,15 @@ llvm::Error checkList(const Plan &plan, int64_t rank, const std::vector<int64_t>
                       std::string_view name, std::string_view what) {
   const int64_t ranks = plan.ranks(), limit = limitOf(plan);
   if (int64_t(counts.size()) != ranks)
-    return refuse(Failure::BadArgument, "rank {}: `{}` has {} numbers for {} ranks", rank, name,
-                  counts.size(), ranks);
+    return makeFailure(Failure::BadArgument, "rank {}: `{}` has {} numbers for {} ranks", rank,
+                       name, counts.size(), ranks);
   for (int64_t s = 0; s < ranks; ++s) {
     if (counts[size_t(s)] < 0)
-      return refuse(Failure::BadArgument, "rank {}: {} {} is {}", rank, what, s, counts[size_t(s)]);
+      return makeFailure(Failure::BadArgument, "rank {}: {} {} is {}", rank, what, s,
+                         counts[size_t(s)]);
     if (counts[size_t(s)] > limit)
-      return refuse(Failure::BadArgument, "rank {}: {} {} is {}, the limit is {}", rank, what, s,
-                    counts[size_t(s)], limit);
+      return makeFailure(Failure::BadArgument, "rank {}: {} {} is {}, the limit is {}", rank, what,
+                         s, counts[size_t(s)], limit);
   }
   return llvm::Error::success();
 }
@@ -67,14 +61,16 @@ void append(std::vector<ShardCopy> &copies, const ShardCopy &next) {
 llvm::Error checkUneven(const Plan &plan, int64_t rank, const UnevenCounts &counts) {
   const model::Contract &contract = plan.contract;
   if (!model::hasUnevenForm(contract.collective))
-    return refuse(Failure::BadArgument,
-                  "rank {}: {} has no uneven form; all_gather, reduce_scatter, gather, scatter "
-                  "and all_to_all have",
-                  rank, contract.str());
+    return makeFailure(
+        Failure::BadArgument,
+        "rank {}: {} has no uneven form; all_gather, reduce_scatter, gather, scatter "
+        "and all_to_all have",
+        rank, contract.str());
   if (!isAllToAll(contract.collective)) {
     if (!counts.receives.empty())
-      return refuse(Failure::BadArgument, "rank {}: `receives` is for all_to_all only, not for {}",
-                    rank, contract.str());
+      return makeFailure(Failure::BadArgument,
+                         "rank {}: `receives` is for all_to_all only, not for {}", rank,
+                         contract.str());
     return checkList(plan, rank, counts.counts, "counts", "the count of shard");
   }
   if (llvm::Error e = checkList(plan, rank, counts.counts, "counts", "the count sent to rank"))
@@ -84,8 +80,8 @@ llvm::Error checkUneven(const Plan &plan, int64_t rank, const UnevenCounts &coun
     return e;
   const int64_t sent = counts.counts[size_t(rank)], received = counts.receives[size_t(rank)];
   if (sent != received)
-    return refuse(Failure::BadArgument, "rank {} sends {} elements to itself, but expects {}", rank,
-                  sent, received);
+    return makeFailure(Failure::BadArgument, "rank {} sends {} elements to itself, but expects {}",
+                       rank, sent, received);
   return llvm::Error::success();
 }
 
@@ -109,13 +105,12 @@ llvm::Expected<UnevenShards> UnevenShards::make(const Plan &plan,
   UnevenShards shards(plan);
   bool matrix = shards.kind == Kind::AllToAll;
   if (int64_t(counts.size()) != shards.ranks && (matrix || counts.size() != 1))
-    return refuse(Failure::BadArgument, "counts of {} ranks, but {} take part", counts.size(),
-                  shards.ranks);
+    return makeFailure(Failure::BadArgument, "counts of {} ranks, but {} take part", counts.size(),
+                       shards.ranks);
   if (llvm::Error e = matrix ? shards.takeMatrix(counts) : shards.takeVector(counts))
     return e;
   const int64_t chunks = plan.contract.chunks;
-  shards.thePaddedCount =
-      plan.divisible ? (shards.theLongest + chunks - 1) / chunks * chunks : shards.theLongest;
+  shards.thePaddedCount = plan.divisible ? roundUp(shards.theLongest, chunks) : shards.theLongest;
   return shards;
 }
 
@@ -124,11 +119,9 @@ llvm::Error UnevenShards::takeVector(const std::vector<UnevenCounts> &counts) {
   for (size_t p = 1; p < counts.size(); ++p)
     for (size_t s = 0; s < lengths.size(); ++s)
       if (counts[p].counts[s] != lengths[s])
-        return llvm::make_error<RuntimeError>(
-            Failure::Mismatch,
-            fmt::format("rank {} says that shard {} has {} elements, rank 0 says {}", p, s,
-                        counts[p].counts[s], lengths[s]),
-            int64_t(p));
+        return makeFailureOf(int64_t(p), Failure::Mismatch,
+                             "rank {} says that shard {} has {} elements, rank 0 says {}", p, s,
+                             counts[p].counts[s], lengths[s]);
   // First the row of all shards, then each alone.
   ranges.reserve(size_t(2 * ranks));
   for (int64_t length : lengths) {
@@ -148,9 +141,9 @@ llvm::Error UnevenShards::takeMatrix(const std::vector<UnevenCounts> &counts) {
   for (size_t p = 0; p < counts.size(); ++p)
     for (size_t q = 0; q < counts.size(); ++q)
       if (counts[p].counts[q] != counts[q].receives[p])
-        return refuse(Failure::Mismatch,
-                      "rank {} sends {} elements to rank {}, which expects {} from it", p,
-                      counts[p].counts[q], q, counts[q].receives[p]);
+        return makeFailure(Failure::Mismatch,
+                           "rank {} sends {} elements to rank {}, which expects {} from it", p,
+                           counts[p].counts[q], q, counts[q].receives[p]);
   ranges.reserve(size_t(2 * ranks * ranks));
   for (int64_t r = 0; r < ranks; ++r)
     for (bool out : {false, true}) {
@@ -174,10 +167,11 @@ llvm::Error UnevenShards::checkInPlace() const {
     for (int64_t q = 0; q < p; ++q) {
       int64_t there = rows[size_t(2 * q)][p].length, back = rows[size_t(2 * p)][q].length;
       if (there != back)
-        return refuse(Failure::BadArgument,
-                      "in place, ranks send each other equally many elements, but rank {} sends "
-                      "{} to rank {} and receives {}",
-                      q, there, p, back);
+        return makeFailure(
+            Failure::BadArgument,
+            "in place, ranks send each other equally many elements, but rank {} sends "
+            "{} to rank {} and receives {}",
+            q, there, p, back);
     }
   return llvm::Error::success();
 }
@@ -240,8 +234,6 @@ KernelRows UnevenShards::kernelRows(int64_t rank, bool padded) const {
     (out ? kernel.outElements : kernel.inElements) = elements;
     (out ? kernel.callersOut : kernel.callersIn) = !padded && row.planNarrow == row.callerNarrow;
     (out ? kernel.outBase : kernel.inBase) = base;
-    (out ? kernel.copyOut : kernel.copyIn) = copies(row, rank, padded, /*larger=*/false);
-    (out ? kernel.copyOutWhole : kernel.copyInWhole) = copies(row, rank, padded, /*larger=*/true);
   }
   return kernel;
 }

@@ -46,11 +46,6 @@ struct KernelRows {
   /// Out of place the caller's row is the same: the kernel may run on it. Without these a copy
   /// may look like none, but the kernel's row is longer than the caller's.
   bool callersIn = false, callersOut = false;
-  /// From the caller's `in` to the kernel's `in`, and from the kernel's `out` to the caller's
-  /// `out`, where the kernel's is other memory. Neighbours are one copy.
-  std::vector<ShardCopy> copyIn, copyOut;
-  /// The same for the larger row.
-  std::vector<ShardCopy> copyInWhole, copyOutWhole;
 };
 
 class UnevenShards {
@@ -75,6 +70,15 @@ public:
 
   CallerRows callerRows(int64_t rank) const;
   KernelRows kernelRows(int64_t rank, bool padded) const;
+  /// From the caller's `in` to the kernel's `in`, and from the kernel's `out` to the caller's
+  /// `out`, where the kernel's is other memory; `larger`: where it is the larger row.
+  /// Neighbours are one copy.
+  std::vector<ShardCopy> copyIn(int64_t rank, bool padded, bool larger) const {
+    return copies(rowOf(false), rank, padded, larger);
+  }
+  std::vector<ShardCopy> copyOut(int64_t rank, bool padded, bool larger) const {
+    return copies(rowOf(true), rank, padded, larger);
+  }
 
   /// KernelArgs::shards of a packed launch, in either form; valid as long as this lives (also
   /// after it was moved).

@@ -35,7 +35,6 @@ public:
   };
 
   virtual ~World() = default;
-  virtual int64_t ranks() const = 0;
 
   /// From this rank's memory. Fails with Failure::Machine.
   virtual llvm::Expected<Block> allocate(size_t bytes) = 0;
@@ -85,6 +84,6 @@ private:
 };
 
 /// Threads of this process.
-std::shared_ptr<World> createThreadWorld(int64_t ranks);
+std::shared_ptr<World> createThreadWorld();
 
 } // namespace ccl

@@ -19,6 +19,16 @@ def pages(root):
     yield from sorted((root / "docs").glob("*.md"))
 
 
+def fails(command, where, status=0):
+    """Runs it. Unless it exits with `status`, says so."""
+    result = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    if result.returncode == status:
+        return False
+    print(f"{where}: {' '.join(command[:2])} exits with {result.returncode}, not {status}\n"
+          f"{result.stdout}")
+    return True
+
+
 def main():
     root, scratch = pathlib.Path(sys.argv[1]), pathlib.Path(sys.argv[2])
     scratch.mkdir(parents=True, exist_ok=True)
@@ -31,16 +41,10 @@ def main():
             file = scratch / f"{page.stem}-{line}.mlir"
             # Empty lines before it make the compiler's line numbers those of the page.
             file.write_text("\n" * (line - 1) + match.group(2))
-            wanted = [(["ccl-opt", "--verify-roundtrip", "-o", "/dev/null"], 0)]
+            where = f"{page.relative_to(root)}:{line}"
+            failures += fails(["ccl-opt", "--verify-roundtrip", "-o", "/dev/null", str(file)], where)
             if match.group(1) == "mlir-wrong":
-                wanted.append((["ccl", "check"], 1))
-            for command, status in wanted:
-                result = subprocess.run(command + [str(file)], stdout=subprocess.PIPE,
-                                        stderr=subprocess.STDOUT, text=True)
-                if result.returncode != status:
-                    failures += 1
-                    print(f"{page.relative_to(root)}:{line}: {' '.join(command)} exits with "
-                          f"{result.returncode}, not {status}\n{result.stdout}")
+                failures += fails(["ccl", "check", str(file)], where, status=1)
     print(f"{blocks} blocks, {failures} failures")
     return 1 if failures or not blocks else 0
 

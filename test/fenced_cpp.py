@@ -7,8 +7,9 @@ that has a communicator `world` and fails by `return fail(text)`; it is only com
 """
 import pathlib
 import re
-import subprocess
 import sys
+
+from fenced import fails, pages
 
 FENCE = re.compile(r"^```cpp( fragment)?\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 PRELUDE = """#include <ccl/builder.h>
@@ -24,16 +25,6 @@ return 0;
 """
 
 
-def run(commands, where):
-    for command in commands:
-        result = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-                                text=True)
-        if result.returncode:
-            print(f"{where}: {command[0]} exits with {result.returncode}\n{result.stdout}")
-            return 1
-    return 0
-
-
 def main():
     root, build, scratch = (pathlib.Path(argument) for argument in sys.argv[1:4])
     scratch.mkdir(parents=True, exist_ok=True)
@@ -42,7 +33,7 @@ def main():
                 "-Wno-unused-parameter", f"-I{build}/include"]
     library = [f"-L{build}/lib", "-lccljit", "-pthread", f"-Wl,-rpath,{build}/lib"]
     blocks = failures = 0
-    for page in [root / "README.md", *sorted((root / "docs").glob("*.md"))]:
+    for page in pages(root):
         content = page.read_text()
         fragments = ""
         for match in FENCE.finditer(content):
@@ -54,12 +45,13 @@ def main():
             file = scratch / f"{page.stem}-{line}.cpp"
             program = str(file.with_suffix(""))
             file.write_text(f'#line {line} "{page}"\n{match.group(2)}')
-            failures += run([compiler + [str(file), "-o", program] + library, [program]],
-                            f"{page.relative_to(root)}:{line}")
+            where = f"{page.relative_to(root)}:{line}"
+            failures += (fails(compiler + [str(file), "-o", program] + library, where) or
+                         fails([program], where))
         if fragments:  # all of a page at once: the headers cost the time
             file = scratch / f"{page.stem}.cpp"
             file.write_text(PRELUDE + fragments)
-            failures += run([compiler + ["-fsyntax-only", str(file)]], page.relative_to(root))
+            failures += fails(compiler + ["-fsyntax-only", str(file)], page.relative_to(root))
     print(f"{blocks} blocks, {failures} failures")
     return 1 if failures or not blocks else 0
 

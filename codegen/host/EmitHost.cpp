@@ -37,8 +37,14 @@ static std::string symbolFor(size_t index, StringRef name) {
 }
 
 /// Buffers are numbered in program order, alike in every program.
-static LogicalResult planBuffers(ProgramOp program, bool first, Plan &plan,
-                                 host::BufferNumbers &numbers) {
+static host::BufferNumbers numberBuffers(ProgramOp program) {
+  host::BufferNumbers numbers;
+  for (auto buffer : program.getBlock().getOps<BufferOp>())
+    numbers.try_emplace(buffer, int32_t(numbers.size()));
+  return numbers;
+}
+
+static LogicalResult planBuffers(ProgramOp program, bool first, Plan &plan) {
   size_t number = 0;
   for (auto buffer : program.getBlock().getOps<BufferOp>()) {
     auto shape = buffer.getChunkShape();
@@ -49,19 +55,20 @@ static LogicalResult planBuffers(ProgramOp program, bool first, Plan &plan,
                                 "'out'");
     BufferPlan part{buffer.getName().value_or("buffer").str(), toModel(buffer.getRole()),
                     product(*shape)};
-    if (number == plan.buffers.size() && first)
+    if (first)
       plan.buffers.push_back(part);
     else if (number >= plan.buffers.size() || plan.buffers[number].role != part.role ||
              plan.buffers[number].chunks != part.chunks)
       return buffer.emitOpError("differs from the buffer in this position of another rank's "
                                 "program");
-    numbers[buffer] = int32_t(number++);
+    ++number;
   }
   return success();
 }
 
 /// Whose memory transfers touch, and how much they need in between.
-static void planTransfers(ProgramOp program, const host::BufferNumbers &numbers, Plan &plan) {
+static void planTransfers(ProgramOp program, Plan &plan) {
+  const host::BufferNumbers numbers = numberBuffers(program);
   program.walk([&](TransferOp transfer) {
     bool staged = false, peerRead = false;
     SmallVector<PlaceRef> places = getFromPlaces(transfer);
@@ -101,10 +108,9 @@ LogicalResult planHost(AlgorithmOp algorithm, const model::Contract &contract,
     plan.finish = "finish_avg";
   }
   for (auto [index, program] : llvm::enumerate(programsOf(algorithm, options.rank))) {
-    host::BufferNumbers numbers;
-    if (failed(planBuffers(program, index == 0, plan, numbers)))
+    if (failed(planBuffers(program, index == 0, plan)))
       return failure();
-    planTransfers(program, numbers, plan);
+    planTransfers(program, plan);
     KernelPlan &kernel = plan.kernels.emplace_back();
     ArrayRef<int64_t> ranks = program.getRanks();
     for (size_t i = 0; i + 1 < ranks.size(); i += 2)
@@ -116,20 +122,14 @@ LogicalResult planHost(AlgorithmOp algorithm, const model::Contract &contract,
   return success();
 }
 
-FailureOr<std::unique_ptr<llvm::Module>> emitHost(AlgorithmOp algorithm,
-                                                  const model::Contract &contract,
-                                                  const HostOptions &options,
-                                                  llvm::LLVMContext &context, Plan &plan) {
-  if (failed(planHost(algorithm, contract, options, plan)))
-    return failure();
+FailureOr<std::unique_ptr<llvm::Module>> emitHost(AlgorithmOp algorithm, const HostOptions &options,
+                                                  llvm::LLVMContext &context, const Plan &plan) {
   auto module = std::make_unique<llvm::Module>(algorithm.getSymName(), context);
   host::Patterns patterns(*module, options.type, options.reduction);
-  for (auto [index, program] : llvm::enumerate(programsOf(algorithm, options.rank))) {
-    host::BufferNumbers numbers;
-    if (failed(planBuffers(program, false, plan, numbers)) ||
-        failed(host::emitKernel(program, plan.kernels[index], numbers, plan, patterns, *module)))
+  for (auto [index, program] : llvm::enumerate(programsOf(algorithm, options.rank)))
+    if (failed(host::emitKernel(program, plan.kernels[index], numberBuffers(program), plan,
+                                patterns, *module)))
       return failure();
-  }
   // With one rank nothing is reduced, and the program is no better for that.
   if (options.reduction != model::Reduction::None)
     if (std::string why = patterns.whyNotReducible(); !why.empty())

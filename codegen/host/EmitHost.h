@@ -17,17 +17,19 @@ struct HostOptions {
   int64_t rank = -1; ///< only the program of this rank, or -1: all
 };
 
-/// Fills what a plan says about the programs of `algorithm` besides their code: type,
-/// contract, kernels, buffers, maxCount and direct. Emits a diagnostic on what is wrong.
+/// Fills what a plan says about the programs of `algorithm` besides their code: type, kernels,
+/// buffers, the contract (with the reduction that the code does), and what it needs of the
+/// runtime. Emits a diagnostic on what is wrong.
 mlir::LogicalResult planHost(AlgorithmOp algorithm, const model::Contract &contract,
                              const HostOptions &options, Plan &plan);
 
-/// Does that and emits one kernel for every `ccl.program` of `algorithm` (see Plan.h
-/// for the ABI). Emits a diagnostic on the op that cannot be generated.
+/// Emits one kernel for every `ccl.program` of `algorithm` (see Plan.h for the ABI). `plan` is
+/// what planHost made of the same options. Emits a diagnostic on the op that cannot be
+/// generated.
 mlir::FailureOr<std::unique_ptr<llvm::Module>> emitHost(AlgorithmOp algorithm,
-                                                        const model::Contract &contract,
                                                         const HostOptions &options,
-                                                        llvm::LLVMContext &context, Plan &plan);
+                                                        llvm::LLVMContext &context,
+                                                        const Plan &plan);
 
 /// Optimizes for the machine we run on and returns an ELF object. `ir`, if not null,
 /// gets the optimized LLVM IR as text.

@@ -80,19 +80,6 @@ Function *Helpers::slot() {
 // Places in shard rows
 //===----------------------------------------------------------------------===//
 
-bool Helpers::mayBeUneven() const {
-  using model::Collective;
-  switch (plan.contract.collective) {
-  case Collective::AllGather:
-  case Collective::ReduceScatter:
-  case Collective::Gather:
-  case Collective::Scatter:
-  case Collective::AllToAll:
-  case Collective::AllToAllV: return true;
-  default: return false;
-  }
-}
-
 /// Start and length of a shard.
 std::pair<Value *, Value *> Helpers::emitShard(IRBuilderBase &builder, Function *slice,
                                                Value *shard) {

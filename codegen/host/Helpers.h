@@ -22,7 +22,7 @@ public:
   llvm::Function *slot();
 
   /// Whether shards may be cut unevenly, which `slice` has to look up.
-  bool mayBeUneven() const;
+  bool mayBeUneven() const { return model::hasUnevenForm(plan.contract.collective); }
   /// Where slice `i` of `m` of chunk `k` begins in a shard row, and its length:
   /// `{i64, i64} slice(k, count, i, m)`, or `slice(k, count, i, m, shards, row)` if shards
   /// may be uneven. `shards` is KernelArgs::shards, `row` an index into it.

@@ -29,7 +29,6 @@ namespace {
 /// The machine we run on; what the hardware is does not change.
 struct HostTarget {
   std::string triple, cpu, features;
-  bool wide = false; ///< 512-bit vectors
   host::Processor processor;
 
   static const HostTarget &get() {
@@ -47,13 +46,12 @@ private:
       names.push_back((feature.second ? "+" : "-") + feature.first().str());
       if (!feature.second)
         continue;
-      wide |= feature.first() == "avx512bw";
       if (feature.first() == "avx2")
         processor.vectorBits = std::max(processor.vectorBits, 256u);
+      if (feature.first() == "avx512bw")
+        processor.vectorBits = 512;
       processor.convertsHalf |= feature.first() == "f16c";
     }
-    if (wide)
-      processor.vectorBits = 512;
     llvm::sort(names);
     features = llvm::join(names, ",");
   }
@@ -95,7 +93,8 @@ static void describeTarget(Module &module, TargetMachine &machine, StringRef san
       continue;
     function.addFnAttr("target-cpu", host.cpu);
     function.addFnAttr("target-features", host.features);
-    if (host.wide) // most AVX-512 machines are tuned for 256 bits, right for mixed code
+    if (host.processor.vectorBits ==
+        512) // most AVX-512 machines are tuned for 256 bits, right for mixed code
       function.addFnAttr("prefer-vector-width", "512");
     if (sanitizer == "thread")
       function.addFnAttr(Attribute::SanitizeThread);

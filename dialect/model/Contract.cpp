@@ -48,6 +48,8 @@ bool hasRoot(Collective c) {
          c == Collective::Scatter;
 }
 
+bool isAllToAll(Collective c) { return c == Collective::AllToAll || c == Collective::AllToAllV; }
+
 bool hasUnevenForm(Collective c) {
   switch (c) {
   case Collective::AllGather:

@@ -56,6 +56,8 @@ std::optional<Reduction> parseReduction(std::string_view text);
 bool reduces(Collective c);
 /// Whether one rank is special.
 bool hasRoot(Collective c);
+/// all_to_all under either name.
+bool isAllToAll(Collective c);
 /// Whether a launch may give every shard a length of its own (all_to_all: every shard of
 /// every rank). The other collectives have one shard, or none.
 bool hasUnevenForm(Collective c);

@@ -3,9 +3,8 @@
 
 #include <ccl/ccl.h>
 
-#include "runtime/Failure.h"
-
 #include "dialect/model/Contract.h"
+#include "runtime/Failure.h"
 #include "runtime/plan/Plan.h"
 
 #include <exception>
@@ -20,6 +19,8 @@ Error toError(llvm::Error error);
 inline Error argumentError(std::string message) {
   return {Error::Kind::argument, std::move(message), -1};
 }
+/// Why no call can have that time-out, or nothing.
+std::optional<Error> refuseTimeout(std::chrono::milliseconds timeout);
 Error memoryError();
 Error exceptionError(const std::exception &e);
 

@@ -53,8 +53,8 @@ std::optional<Error> misfit(const Program::Impl &program, const Request &request
                                      plan.program, contract.str(), name(plan.type), plan.ranks(),
                                      name(request.collective), what));
   };
-  const bool bothAllToAll = request.collective == Collective::allToAll &&
-                            contract.collective == model::Collective::AllToAllV;
+  const bool bothAllToAll =
+      request.collective == Collective::allToAll && model::isAllToAll(contract.collective);
   if (toPublic(contract.collective) != request.collective && !bothAllToAll)
     return unlike("it is for another collective");
   if (plan.ranks() != size)
@@ -124,7 +124,7 @@ Status execute(const Impl &impl, const Chosen &chosen, const Buffers &buffers,
 /// At once, or by the stream; in its turn.
 Status dispatch(const std::shared_ptr<Impl> &impl, Stream::Impl *stream, Chosen chosen,
                 Buffers buffers, const Call &call) {
-  const Milliseconds timeout = call.timeout.count() ? call.timeout : impl->timeout;
+  const Milliseconds timeout = impl->limit(call.timeout);
   if (!stream) {
     Turn turn(impl->turns);
     return execute(*impl, chosen, buffers, timeout);
@@ -136,8 +136,11 @@ Status dispatch(const std::shared_ptr<Impl> &impl, Stream::Impl *stream, Chosen 
   return {};
 }
 
-UnevenCounts unevenCounts(std::span<const int64_t> counts, std::span<const int64_t> receives) {
-  return {{counts.begin(), counts.end()}, {receives.begin(), receives.end()}};
+/// The buffers of an uneven call; throws if there is no memory for the counts.
+Buffers unevenBuffers(const void *in, void *out, std::span<const int64_t> counts,
+                      std::span<const int64_t> receives) {
+  UnevenCounts uneven{{counts.begin(), counts.end()}, {receives.begin(), receives.end()}};
+  return {in, out, 0, std::move(uneven)};
 }
 
 } // namespace
@@ -158,6 +161,13 @@ struct Communicator::Caller {
     });
   }
 
+  static Status runV(Communicator &self, const Request &request, const void *in, void *out,
+                     std::span<const int64_t> counts, std::span<const int64_t> receives,
+                     const Call &call) {
+    return guarded(
+        [&] { return run(self, request, unevenBuffers(in, out, counts, receives), call); });
+  }
+
   static Status launch(Communicator &self, const Program &program, Buffers buffers,
                        const Call &call) {
     return guarded([&]() -> Status {
@@ -173,10 +183,8 @@ struct Communicator::Caller {
   }
 
   static std::optional<Error> refuse(const Communicator &self, const Call &call) {
-    if (call.stream && !call.stream->impl)
-      return argumentError("the stream was moved to another object");
     if (call.stream)
-      if (std::optional<Error> error = call.stream->impl->orphaned())
+      if (std::optional<Error> error = Stream::Impl::refuse(call.stream->impl))
         return error;
     return Impl::refuse(self.impl, call.timeout);
   }
@@ -238,41 +246,25 @@ Status Communicator::barrier(const Call &call) {
 // Uneven shards
 //===----------------------------------------------------------------------===//
 
-template <typename Run>
-static Status uneven(const void *in, void *out, std::span<const int64_t> counts,
-                     std::span<const int64_t> receives, Run run) {
-  return guarded([&] { return run({in, out, 0, unevenCounts(counts, receives)}); });
-}
-
 Status Communicator::allGatherV(const void *in, void *out, std::span<const int64_t> counts,
                                 DataType type, const Call &call) {
-  return uneven(in, out, counts, {}, [&](Buffers buffers) {
-    return Caller::run(*this, {Collective::allGather, type, {}}, std::move(buffers), call);
-  });
+  return Caller::runV(*this, {Collective::allGather, type, {}}, in, out, counts, {}, call);
 }
 Status Communicator::reduceScatterV(const void *in, void *out, std::span<const int64_t> counts,
                                     DataType type, Op op, const Call &call) {
-  return uneven(in, out, counts, {}, [&](Buffers buffers) {
-    return Caller::run(*this, {Collective::reduceScatter, type, op}, std::move(buffers), call);
-  });
+  return Caller::runV(*this, {Collective::reduceScatter, type, op}, in, out, counts, {}, call);
 }
 Status Communicator::gatherV(const void *in, void *out, std::span<const int64_t> counts,
                              DataType type, int root, const Call &call) {
-  return uneven(in, out, counts, {}, [&](Buffers buffers) {
-    return Caller::run(*this, {Collective::gather, type, {}, root}, std::move(buffers), call);
-  });
+  return Caller::runV(*this, {Collective::gather, type, {}, root}, in, out, counts, {}, call);
 }
 Status Communicator::scatterV(const void *in, void *out, std::span<const int64_t> counts,
                               DataType type, int root, const Call &call) {
-  return uneven(in, out, counts, {}, [&](Buffers buffers) {
-    return Caller::run(*this, {Collective::scatter, type, {}, root}, std::move(buffers), call);
-  });
+  return Caller::runV(*this, {Collective::scatter, type, {}, root}, in, out, counts, {}, call);
 }
 Status Communicator::allToAllV(const void *in, std::span<const int64_t> sends, void *out,
                                std::span<const int64_t> receives, DataType type, const Call &call) {
-  return uneven(in, out, sends, receives, [&](Buffers buffers) {
-    return Caller::run(*this, {Collective::allToAll, type, {}}, std::move(buffers), call);
-  });
+  return Caller::runV(*this, {Collective::allToAll, type, {}}, in, out, sends, receives, call);
 }
 
 //===----------------------------------------------------------------------===//
@@ -286,22 +278,19 @@ Status Communicator::launch(const Program &program, const void *in, void *out, i
 Status Communicator::launchV(const Program &program, const void *in, void *out,
                              std::span<const int64_t> counts, std::span<const int64_t> receives,
                              const Call &call) {
-  return uneven(in, out, counts, receives, [&](Buffers buffers) {
-    return Caller::launch(*this, program, std::move(buffers), call);
+  return guarded([&] {
+    return Caller::launch(*this, program, unevenBuffers(in, out, counts, receives), call);
   });
 }
 
 Result<Program> Communicator::program(Collective collective, ProgramOptions options) {
   return guarded([&]() -> Result<Program> {
-    if (std::optional<Error> error = Impl::refuse(impl, Milliseconds(0)))
+    if (std::optional<Error> error = Impl::refuse(impl))
       return *error;
     if (!isValid(collective))
       return argumentError("there is no such collective");
     const char *reason = "";
-    auto found = generated(*impl, collective, std::move(options), reason);
-    if (!found)
-      return found.error();
-    return Program(*found);
+    return Program::Impl::handle(generated(*impl, collective, std::move(options), reason));
   });
 }
 

@@ -9,15 +9,11 @@
 namespace ccl {
 inline namespace jit {
 
-static Error moved() { return argumentError("the communicator was moved to another object"); }
-
 std::optional<Error> Communicator::Impl::refuse(const std::shared_ptr<Impl> &impl,
                                                 Milliseconds timeout) {
   if (!impl)
-    return moved();
-  if (timeout.count() < 0)
-    return argumentError(fmt::format("a time-out of {} ms", timeout.count()));
-  return std::nullopt;
+    return argumentError("the communicator was moved to another object");
+  return refuseTimeout(timeout);
 }
 
 //===----------------------------------------------------------------------===//
@@ -40,6 +36,13 @@ static Milliseconds timeoutOf(Milliseconds wanted, const Settings &settings) {
   if (wanted.count())
     return wanted;
   return settings.source(Setting::Timeout) == "env" ? settings.duration(Setting::Timeout) : usual;
+}
+
+static MemberOptions memberOptions(const Settings &settings) {
+  MemberOptions options;
+  options.slotBytes = settings.bytes(Setting::SlotBytes);
+  options.flightRecorder = settings.text(Setting::FlightRecorder);
+  return options;
 }
 
 static std::optional<Error> fill(JoinOptions &join, const OpenOptions &options,
@@ -68,13 +71,12 @@ Result<Communicator> Communicator::open(const OpenOptions &options) {
     if (!settings)
       return settings.error();
     JoinOptions join;
-    if (options.timeout.count() < 0)
-      return argumentError(fmt::format("a time-out of {} ms", options.timeout.count()));
+    if (std::optional<Error> error = refuseTimeout(options.timeout))
+      return *error;
     if (std::optional<Error> error = fill(join, options, *settings))
       return *error;
     join.timeout = timeoutOf(options.timeout, *settings);
-    join.member.slotBytes = settings->bytes(Setting::SlotBytes);
-    join.member.flightRecorder = settings->text(Setting::FlightRecorder);
+    join.member = memberOptions(*settings);
     const Milliseconds timeout = join.timeout;
     llvm::Expected<std::unique_ptr<Member>> member = Member::join(std::move(join));
     if (!member)
@@ -89,12 +91,9 @@ Result<std::vector<Communicator>> Communicator::openThreads(int size, const Open
     Result<Settings> settings = readSettings();
     if (!settings)
       return settings.error();
-    if (options.timeout.count() < 0)
-      return argumentError(fmt::format("a time-out of {} ms", options.timeout.count()));
-    MemberOptions sizing;
-    sizing.slotBytes = settings->bytes(Setting::SlotBytes);
-    sizing.flightRecorder = settings->text(Setting::FlightRecorder);
-    auto members = Member::createThreads(size, sizing);
+    if (std::optional<Error> error = refuseTimeout(options.timeout))
+      return *error;
+    auto members = Member::createThreads(size, memberOptions(*settings));
     if (!members)
       return toError(members.takeError());
     std::vector<Communicator> ranks;
@@ -127,7 +126,7 @@ Result<std::optional<Communicator>> Communicator::split(int color, int key,
     if (std::optional<Error> error = Impl::refuse(impl, timeout))
       return *error;
     Turn turn(impl->turns);
-    auto child = impl->member->split(color, key, timeout.count() ? timeout : impl->timeout);
+    auto child = impl->member->split(color, key, impl->limit(timeout));
     if (!child)
       return toError(child.takeError());
     if (!*child)
@@ -150,7 +149,7 @@ Result<Communicator> Communicator::rebuild(std::chrono::milliseconds timeout) {
     if (std::optional<Error> error = Impl::refuse(impl, timeout))
       return *error;
     Turn turn(impl->turns);
-    auto next = impl->member->rebuild(timeout.count() ? timeout : impl->timeout);
+    auto next = impl->member->rebuild(impl->limit(timeout));
     if (!next)
       return toError(next.takeError());
     return Communicator(std::make_shared<Impl>(std::move(*next), *impl));
@@ -172,9 +171,9 @@ void Communicator::abort(std::string_view reason) {
 }
 
 std::optional<Error> Communicator::failure() const {
-  if (!impl)
-    return moved();
   Status found = guarded([&]() -> Status {
+    if (std::optional<Error> error = Impl::refuse(impl))
+      return *error;
     std::optional<RuntimeError> failure = impl->member->failure();
     if (!failure)
       return {};

@@ -1,12 +1,11 @@
 //===- Compiler.cpp -------------------------------------------------------------===//
 #include "frontend/api/Compiler.h"
 
-#include "codegen/Compile.h"
 #include "frontend/api/Border.h"
 #include "frontend/builder/Emit.h"
+#include "frontend/cli/CompileSettings.h"
 #include "frontend/cli/Source.h"
 #include "passes/synthesis/generators/Generators.h"
-#include "runtime/Settings.h"
 
 #include "mlir/IR/Verifier.h"
 #include "mlir/Parser/Parser.h"
@@ -103,13 +102,11 @@ Error Compilation::refused() const {
 //===----------------------------------------------------------------------===//
 
 std::optional<Error> Compilation::parse() {
-  if (std::optional<cli::TooDeep> found = cli::findTooDeep(source.text)) {
-    llvm::StringRef before = llvm::StringRef(source.text).take_front(found->offset);
+  if (std::optional<cli::TooDeep> found = cli::findTooDeep(source.text))
     return Error{Error::Kind::program,
-                 fmt::format("{}:{}:{}: error: {}", source.label, before.count('\n') + 1,
-                             before.size() - (before.rfind('\n') + 1) + 1, found->message),
+                 fmt::format("{}:{}:{}: error: {}", source.label, found->line, found->column,
+                             found->message),
                  -1};
-  }
   sources.AddNewSourceBuffer(llvm::MemoryBuffer::getMemBuffer(source.text, source.label),
                              llvm::SMLoc());
   module = mlir::parseSourceFile<mlir::ModuleOp>(sources, &context);
@@ -188,6 +185,19 @@ std::optional<Error> Compilation::checkRanks(AlgorithmOp algorithm) {
   return std::nullopt;
 }
 
+/// Why `options` cannot be, or nothing.
+static std::optional<Error> refuseOptions(const ProgramOptions &options) {
+  if (!isValid(options.type) || (options.op && !isValid(*options.op)))
+    return argumentError("there is no such type or op");
+  if (options.ranks < 0)
+    return argumentError(fmt::format("{} ranks: needs at least 1", options.ranks));
+  if (options.slots < 1 || options.slots > 1024)
+    return argumentError(fmt::format("{} slots: needs 1 to 1024", options.slots));
+  if (options.via && *options.via > ProgramOptions::Via::direct)
+    return argumentError("there is no such via");
+  return std::nullopt;
+}
+
 /// Up to the algorithm with all sizes bound.
 std::optional<Error> Compilation::prepare() {
   if (std::optional<Error> error = refuseOptions(options))
@@ -225,25 +235,17 @@ std::optional<Error> Compilation::runPasses(void (*pipeline)(mlir::OpPassManager
 Result<Compiled> Compilation::compile() {
   if (std::optional<Error> error = prepare())
     return *error;
-  CompileOptions compiling;
+  CompileOptions compiling = cli::compileOptions(settings);
   compiling.lowering = lowering;
   compiling.lowering.sizes.clear(); // they are bound by now
   compiling.algorithm = symbol;
   compiling.type = toInternal(options.type);
   if (options.op)
     compiling.reduction = toInternal(*options.op);
-  compiling.cacheDir =
-      settings.flag(Setting::AlwaysCompile) ? "" : settings.text(Setting::CacheDir);
-  compiling.dumpDir = settings.text(Setting::DumpDir);
-  compiling.overrideDir = settings.text(Setting::OverrideDir);
-  compiling.sanitizer = CCL_SANITIZE;
   CompileStats stats;
   mlir::FailureOr<Plan> plan = ccl::compile(*module, compiling, stats);
   if (mlir::failed(plan))
     return refused();
-  // What the code does is what ranks compare and messages name.
-  if (compiling.reduction && plan->contract.reduction != model::Reduction::None)
-    plan->contract.reduction = *compiling.reduction;
   if (!stats.unproved.empty())
     said << "warning: @" << symbol << " not proved: " << stats.unproved << "\n";
   llvm::Expected<std::shared_ptr<LoadedProgram>> loaded = LoadedProgram::load(std::move(*plan));
@@ -263,18 +265,6 @@ Result<std::string> Compilation::print(Program::Stage stage) {
   llvm::raw_string_ostream os(printed);
   module->print(os);
   return printed;
-}
-
-std::optional<Error> refuseOptions(const ProgramOptions &options) {
-  if (!isValid(options.type) || (options.op && !isValid(*options.op)))
-    return argumentError("there is no such type or op");
-  if (options.ranks < 0)
-    return argumentError(fmt::format("{} ranks: needs at least 1", options.ranks));
-  if (options.slots < 1 || options.slots > 1024)
-    return argumentError(fmt::format("{} slots: needs 1 to 1024", options.slots));
-  if (options.via && *options.via > ProgramOptions::Via::direct)
-    return argumentError("there is no such via");
-  return std::nullopt;
 }
 
 Result<Compiled> compileSource(const Source &source, const ProgramOptions &options) {

@@ -33,14 +33,13 @@ Result<std::string> printStage(const Source &source, const ProgramOptions &optio
 Result<std::string> chooseGenerator(Collective collective, const std::string &wanted,
                                     const std::string &setting, const char *&reason);
 
-/// Why `options` cannot be, or nothing.
-std::optional<Error> refuseOptions(const ProgramOptions &options);
-
 struct [[gnu::visibility("hidden")]] Program::Impl {
   Source source;
   ProgramOptions options;
   std::shared_ptr<LoadedProgram> loaded;
   std::string remarks;
+
+  static Result<Program> handle(Result<std::shared_ptr<const Impl>> made);
 };
 Result<std::shared_ptr<const Program::Impl>> makeProgram(Source source,
                                                          const ProgramOptions &options);

@@ -100,12 +100,12 @@ SymmetricBuffer take(Communicator::Impl &communicator, uint64_t number) {
 
 Result<Memory> Communicator::allocate(size_t bytes, std::chrono::milliseconds timeout) {
   return guarded([&]() -> Result<Memory> {
-    if (std::optional<Error> error = Communicator::Impl::refuse(impl, timeout))
+    if (std::optional<Error> error = Impl::refuse(impl, timeout))
       return *error;
     constexpr size_t most = size_t(1) << 46, page = 4096;
     if (bytes > most)
       return argumentError(fmt::format("{} bytes of memory: the limit is {}", bytes, most));
-    const Milliseconds limit = timeout.count() ? timeout : impl->timeout;
+    const Milliseconds limit = impl->limit(timeout);
     const size_t rounded = std::max(page, (bytes + page - 1) / page * page);
     // Before anything is agreed on: what could fail for lack of memory.
     std::unique_ptr<Memory::Impl> memory(new Memory::Impl{impl, 0, SymmetricBuffer(), bytes});

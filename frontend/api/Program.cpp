@@ -5,7 +5,7 @@
 #include "passes/synthesis/generators/Generators.h"
 #include "runtime/Settings.h"
 
-#include <fmt/format.h>
+#include <fmt/ranges.h>
 
 namespace ccl {
 inline namespace jit {
@@ -23,16 +23,14 @@ Result<std::shared_ptr<const Program::Impl>> makeProgram(Source source,
   return std::shared_ptr<const Program::Impl>(std::move(impl));
 }
 
-static Result<std::shared_ptr<const Program::Impl>> make(Source source,
-                                                         const ProgramOptions &options) {
-  return guarded([&] { return makeProgram(std::move(source), options); });
+Result<Program> Program::Impl::handle(Result<std::shared_ptr<const Impl>> made) {
+  return made ? Result<Program>(Program(std::move(*made))) : made.error();
 }
 
 Result<Program> Program::compile(std::string_view text, const ProgramOptions &options,
                                  std::string_view label) {
   return guarded([&]() -> Result<Program> {
-    auto impl = make({std::string(text), std::string(label), {}, {}}, options);
-    return impl ? Result<Program>(Program(std::move(*impl))) : impl.error();
+    return Impl::handle(makeProgram({std::string(text), std::string(label), {}, {}}, options));
   });
 }
 
@@ -47,15 +45,11 @@ Result<Program> Program::compileFile(const std::string &path, const ProgramOptio
 }
 
 Result<Program> Program::compile(const Algorithm &algorithm, const ProgramOptions &options) {
-  return guarded([&]() -> Result<Program> {
-    auto impl = make({{}, {}, algorithm, {}}, options);
-    return impl ? Result<Program>(Program(std::move(*impl))) : impl.error();
-  });
+  return guarded([&] { return Impl::handle(makeProgram({{}, {}, algorithm, {}}, options)); });
 }
 
 Result<std::string> chooseGenerator(Collective collective, const std::string &wanted,
                                     const std::string &setting, const char *&reason) {
-  auto named = [&](const Generator &generator) { return generator.name == setting; };
   if (!wanted.empty()) {
     reason = "the call";
     return wanted;
@@ -64,8 +58,13 @@ Result<std::string> chooseGenerator(Collective collective, const std::string &wa
     reason = "CCL_ALGO";
     if (findGenerator(toInternal(collective), setting))
       return setting;
-    if (llvm::none_of(ccl::generators(), named))
-      return argumentError(fmt::format("CCL_ALGO={}: no generator has that name", setting));
+    std::vector<std::string_view> names; // one may be that of several collectives'
+    for (const Generator &generator : ccl::generators())
+      if (!llvm::is_contained(names, std::string_view(generator.name)))
+        names.push_back(generator.name);
+    if (!llvm::is_contained(names, setting))
+      return argumentError(fmt::format("CCL_ALGO={}: no generator has that name; there are: {}",
+                                       setting, fmt::join(names, ", ")));
   }
   reason = "default";
   const Generator *usual = findGenerator(toInternal(collective), "");
@@ -90,8 +89,7 @@ Result<Program> Program::generate(Collective collective, const ProgramOptions &o
       return algorithm.error();
     ProgramOptions chosen = options;
     chosen.algorithm = *algorithm;
-    auto impl = make({{}, {}, {}, collective}, chosen);
-    return impl ? Result<Program>(Program(std::move(*impl))) : impl.error();
+    return Impl::handle(makeProgram({{}, {}, {}, collective}, chosen));
   });
 }
 

@@ -5,13 +5,13 @@
 
 #include "runtime/Member.h"
 
+#include <unistd.h>
+
 #include <condition_variable>
 #include <deque>
 #include <functional>
 #include <mutex>
 #include <thread>
-
-#include <unistd.h>
 
 namespace ccl {
 inline namespace jit {
@@ -54,7 +54,10 @@ private:
 
 struct [[gnu::visibility("hidden")]] Communicator::Impl {
   /// Why an operation with that time-out cannot be: `impl` is null, or it is negative.
-  static std::optional<Error> refuse(const std::shared_ptr<Impl> &impl, Milliseconds timeout);
+  static std::optional<Error> refuse(const std::shared_ptr<Impl> &impl,
+                                     Milliseconds timeout = Milliseconds(0));
+  /// What a call takes that asked for `wanted`; 0 is none.
+  Milliseconds limit(Milliseconds wanted) const { return wanted.count() ? wanted : timeout; }
 
   Impl(std::unique_ptr<Member> member, const Impl &like)
       : Impl(std::move(member), like.timeout, like.algorithm) {}
@@ -85,22 +88,26 @@ struct [[gnu::visibility("hidden")]] Event::Impl {
 };
 
 struct [[gnu::visibility("hidden")]] Stream::Impl {
+  /// Why nothing can be done with the stream, or nothing.
+  static std::optional<Error> refuse(const std::shared_ptr<Impl> &impl);
+
   explicit Impl(std::shared_ptr<Communicator::Impl> communicator)
       : communicator(std::move(communicator)) {}
   ~Impl();
 
-  /// Runs `body` after what was queued before, in its turn.
-  void call(std::function<Status()> body);
-  /// The same of something that is no call of the communicator.
-  void other(std::function<Status()> body);
-  void work();
-  /// Null, or why nothing will ever be done here.
-  std::optional<Error> orphaned() const;
-
   struct Task {
-    std::function<Status()> body;
-    std::optional<uint64_t> ticket;
+    std::function<Status()> body;      ///< null: nothing to do
+    std::shared_ptr<Event::Impl> mark; ///< done as soon as this task counts as finished
+    std::optional<uint64_t> ticket;    ///< of a call of the communicator
   };
+  /// Queues a call of the communicator: it is executed in its turn.
+  void call(std::function<Status()> body);
+  /// Queues what is no call.
+  void other(Task task);
+  void work();
+  /// Whether this is the copy of a child of fork, which has no worker.
+  bool isOrphaned() const { return process != getpid(); }
+
   const std::shared_ptr<Communicator::Impl> communicator;
   mutable std::mutex mutex;
   std::condition_variable changed;

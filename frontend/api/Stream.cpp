@@ -17,10 +17,6 @@ static bool await(std::condition_variable &changed, std::unique_lock<std::mutex>
   return true;
 }
 
-static Error negative(std::chrono::milliseconds timeout) {
-  return argumentError(fmt::format("a time-out of {} ms", timeout.count()));
-}
-
 //===----------------------------------------------------------------------===//
 // Event
 //===----------------------------------------------------------------------===//
@@ -32,8 +28,8 @@ bool Event::done() const {
 
 Status Event::wait(std::chrono::milliseconds timeout) const {
   return guarded([&]() -> Status {
-    if (timeout.count() < 0)
-      return negative(timeout);
+    if (std::optional<Error> error = refuseTimeout(timeout))
+      return *error;
     std::unique_lock lock(impl->mutex);
     if (!await(impl->changed, lock, timeout, [&] { return impl->done; }))
       return Error{Error::Kind::timeout,
@@ -59,39 +55,52 @@ Stream::Impl::~Impl() {
 
 void Stream::Impl::call(std::function<Status()> body) {
   std::lock_guard lock(mutex);
-  tasks.push_back({std::move(body), std::nullopt});
+  tasks.push_back({std::move(body), nullptr, std::nullopt});
   // Nothing fails any more: a ticket that nobody uses would stop everybody.
   tasks.back().ticket = communicator->turns.take();
   ++queued;
   changed.notify_all();
 }
 
-void Stream::Impl::other(std::function<Status()> body) {
+void Stream::Impl::other(Task task) {
   std::lock_guard lock(mutex);
-  tasks.push_back({std::move(body), std::nullopt});
+  tasks.push_back(std::move(task));
   ++queued;
   changed.notify_all();
 }
 
-std::optional<Error> Stream::Impl::orphaned() const {
-  if (process == getpid())
-    return std::nullopt;
-  return argumentError("this stream belongs to the parent process: a child of fork has to open its "
-                       "own");
+std::optional<Error> Stream::Impl::refuse(const std::shared_ptr<Impl> &impl) {
+  if (!impl)
+    return argumentError("the stream was moved to another object");
+  if (impl->isOrphaned())
+    return argumentError("this stream belongs to the parent process: a child of fork has to open "
+                         "its own");
+  return std::nullopt;
 }
 
 /// In a child of fork there is no worker to wait for, and what it held when the process was
 /// copied stays held: then it is left as it is.
 static void destroy(Stream::Impl *stream) {
-  if (!stream->orphaned())
+  if (!stream->isOrphaned())
     delete stream;
 }
 
 static Status execute(Communicator::Impl &communicator, const Stream::Impl::Task &task) {
-  if (!task.ticket)
-    return guarded([&] { return task.body(); });
-  Turn turn(communicator.turns, *task.ticket);
+  if (!task.body)
+    return {};
+  std::optional<Turn> turn;
+  if (task.ticket)
+    turn.emplace(communicator.turns, *task.ticket);
   return guarded([&] { return task.body(); });
+}
+
+/// `first` is the stream's first failure up to the mark.
+static void reach(Event::Impl &mark, const Status &first) {
+  Status status = guarded([&] { return first; }); // without memory for a copy it says so
+  std::lock_guard lock(mark.mutex);
+  mark.done = true;
+  mark.status = std::move(status);
+  mark.changed.notify_all();
 }
 
 void Stream::Impl::work() {
@@ -107,16 +116,19 @@ void Stream::Impl::work() {
     task.body = nullptr; // what it holds goes before the call counts as done
     lock.lock();
     if (first && !status)
-      first = status;
+      first = std::move(status);
     ++finished;
     changed.notify_all();
+    // Not before: who sees that the mark is reached sees a stream that is idle.
+    if (task.mark)
+      reach(*task.mark, first);
   }
 }
 
 Result<Stream> Communicator::openStream() {
   return guarded([&]() -> Result<Stream> {
-    if (!impl)
-      return argumentError("the communicator was moved to another object");
+    if (std::optional<Error> error = Impl::refuse(impl))
+      return *error;
     const std::shared_ptr<Stream::Impl> stream(new Stream::Impl(impl), &destroy);
     stream->worker = std::thread([raw = stream.get()] { raw->work(); });
     return Stream(stream);
@@ -131,15 +143,11 @@ Stream::Stream(Stream &&) noexcept = default;
 Stream &Stream::operator=(Stream &&) noexcept = default;
 Stream::~Stream() = default;
 
-static Error movedStream() { return argumentError("the stream was moved to another object"); }
-
 Status Stream::wait(std::chrono::milliseconds timeout) {
   return guarded([&]() -> Status {
-    if (!impl)
-      return movedStream();
-    if (timeout.count() < 0)
-      return negative(timeout);
-    if (std::optional<Error> error = impl->orphaned())
+    if (std::optional<Error> error = Impl::refuse(impl))
+      return *error;
+    if (std::optional<Error> error = refuseTimeout(timeout))
       return *error;
     std::unique_lock lock(impl->mutex);
     const uint64_t target = impl->queued;
@@ -153,7 +161,7 @@ Status Stream::wait(std::chrono::milliseconds timeout) {
 }
 
 bool Stream::idle() const {
-  if (!impl || impl->orphaned())
+  if (!impl || impl->isOrphaned())
     return true;
   std::lock_guard lock(impl->mutex);
   return impl->finished == impl->queued;
@@ -161,41 +169,27 @@ bool Stream::idle() const {
 
 Result<Event> Stream::record() {
   return guarded([&]() -> Result<Event> {
-    if (!impl)
-      return movedStream();
-    if (std::optional<Error> error = impl->orphaned())
+    if (std::optional<Error> error = Impl::refuse(impl))
       return *error;
     auto event = std::make_shared<Event::Impl>();
-    impl->other([event, stream = impl.get()]() -> Status {
-      Status status;
-      {
-        std::lock_guard lock(stream->mutex);
-        status = stream->first;
-      }
-      std::lock_guard lock(event->mutex);
-      event->done = true;
-      event->status = status;
-      event->changed.notify_all();
-      return {};
-    });
+    impl->other({{}, event, {}});
     return Event(std::move(event));
   });
 }
 
 Status Stream::after(const Event &event) {
   return guarded([&]() -> Status {
-    if (!impl)
-      return movedStream();
-    if (std::optional<Error> error = impl->orphaned())
+    if (std::optional<Error> error = Impl::refuse(impl))
       return *error;
-    impl->other([event, communicator = impl->communicator]() -> Status {
+    auto awaits = [event, communicator = impl->communicator]() -> Status {
       Status status = event.wait(communicator->timeout);
       if (!status)
         communicator->member->abort(
             fmt::format("rank {}: the event that a stream waits for failed: {}",
                         communicator->member->rank(), status.error().message));
       return status;
-    });
+    };
+    impl->other({std::move(awaits), nullptr, {}});
     return {};
   });
 }

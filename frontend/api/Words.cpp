@@ -106,6 +106,12 @@ Error toError(llvm::Error error) {
   return cause.value_or(Error{Error::Kind::machine, "failed without a reason", -1});
 }
 
+std::optional<Error> refuseTimeout(std::chrono::milliseconds timeout) {
+  if (timeout.count() >= 0)
+    return std::nullopt;
+  return argumentError(fmt::format("a time-out of {} ms", timeout.count()));
+}
+
 Error memoryError() { return {Error::Kind::machine, "out of memory", -1}; }
 Error exceptionError(const std::exception &e) { return {Error::Kind::machine, e.what(), -1}; }
 

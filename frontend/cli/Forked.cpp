@@ -4,12 +4,9 @@
 #include "runtime/Backoff.h"
 #include "runtime/bootstrap/Handles.h"
 
-#include <fmt/format.h>
-
 #include <dirent.h>
 #include <signal.h>
 #include <sys/prctl.h>
-#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -18,12 +15,6 @@
 
 namespace ccl::cli {
 namespace {
-
-template <typename... T>
-llvm::Error machine(fmt::format_string<T...> format, T &&...values) {
-  return llvm::make_error<RuntimeError>(Failure::Machine,
-                                        fmt::format(format, std::forward<T>(values)...));
-}
 
 /// Threads of this process, or 1 where that cannot be seen.
 int64_t countThreads() {
@@ -39,9 +30,20 @@ int64_t countThreads() {
 
 } // namespace
 
+pid_t forkChild(const std::function<int()> &body) {
+  std::fflush(nullptr); // or the child would write it again
+  const pid_t parent = getpid(), child = fork();
+  if (child != 0)
+    return child;
+  prctl(PR_SET_PDEATHSIG, SIGKILL);
+  if (getppid() != parent)
+    _exit(3); // it went before we asked to hear of it
+  const int status = body();
+  std::fflush(nullptr);
+  _exit(status);
+}
+
 ForkedRanks::~ForkedRanks() {
-  for (int socket : sockets)
-    close(socket);
   for (pid_t child : children)
     if (child > 0) {
       kill(child, SIGKILL);
@@ -52,55 +54,24 @@ ForkedRanks::~ForkedRanks() {
 llvm::Expected<ForkedRanks> ForkedRanks::start(int64_t ranks, const Child &child) {
   // A sanitizer has a thread of its own, which survives nothing it would be needed for.
   if (int64_t threads = countThreads(); threads > 1 && std::string_view(CCL_SANITIZE).empty())
-    return machine("cannot fork ranks: this process has {} threads", threads);
+    return makeFailure(Failure::Machine, "cannot fork ranks: this process has {} threads", threads);
   // Both ends of a pair for every child, and two to look how many are open.
   if (llvm::Error e = bootstrap::checkDescriptorLimit(0, ranks, 2 * (ranks - 1) + 2))
     return e;
+  llvm::Expected<bootstrap::Star> star = bootstrap::Star::make(ranks);
+  if (!star)
+    return star.takeError();
   ForkedRanks forked;
-  std::vector<int> theirs;
-  auto closeTheirs = [&] {
-    for (int socket : theirs)
-      close(socket);
-  };
+  forked.star = std::move(*star);
   for (int64_t r = 1; r < ranks; ++r) {
-    int ends[2];
-    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0) {
-      const int error = errno;
-      closeTheirs();
-      return machine("cannot make sockets for {} ranks: {}{}", ranks, strerror(error),
-                     error == EMFILE ? " (ulimit -n)" : "");
-    }
-    forked.sockets.push_back(ends[0]);
-    theirs.push_back(ends[1]);
-  }
-  std::fflush(nullptr); // or every child would write it again
-  const pid_t parent = getpid();
-  for (int64_t r = 1; r < ranks; ++r) {
-    const pid_t pid = fork();
-    if (pid < 0) {
-      const int error = errno;
-      closeTheirs();
-      return machine("cannot fork rank {}: {}", r, strerror(error));
-    }
-    if (pid == 0) {
-      prctl(PR_SET_PDEATHSIG, SIGKILL);
-      if (getppid() != parent)
-        _exit(3); // it went before we asked to hear of it
-      const int mine = theirs[size_t(r - 1)];
-      for (int socket : forked.sockets)
-        close(socket);
-      for (int socket : theirs)
-        if (socket != mine)
-          close(socket);
+    const pid_t pid = forkChild([&] {
       forked.children.clear(); // siblings are none of our business
-      forked.sockets.clear();
-      const int status = child(r, {mine});
-      std::fflush(nullptr);
-      _exit(status);
-    }
+      return child(r, forked.star.keep(r));
+    });
+    if (pid < 0)
+      return makeFailure(Failure::Machine, "cannot fork rank {}: {}", r, strerror(errno));
     forked.children.push_back(pid);
   }
-  closeTheirs();
   return forked;
 }
 
@@ -133,7 +104,7 @@ llvm::Error ForkedRanks::wait(Milliseconds longest) {
         say(fmt::format("rank {} (process {}) ended with status {}", i + 1, child,
                         WEXITSTATUS(status)));
     }
-  return first.empty() ? llvm::Error::success() : machine("{}", first);
+  return first.empty() ? llvm::Error::success() : makeFailure(Failure::Machine, "{}", first);
 }
 
 CoreBinding::CoreBinding(int64_t rank, int64_t ranks) {

@@ -6,11 +6,16 @@
 #pragma once
 
 #include "runtime/Member.h"
+#include "runtime/bootstrap/Star.h"
 
 #include <sched.h>
 #include <sys/types.h>
 
 namespace ccl::cli {
+
+/// A child that ends with this process, or with the status that `body` returns. -1: errno
+/// says why there is none.
+pid_t forkChild(const std::function<int()> &body);
 
 class ForkedRanks {
 public:
@@ -26,13 +31,13 @@ public:
   static llvm::Expected<ForkedRanks> start(int64_t ranks, const Child &child);
 
   /// Rank 0's ends; to be used once.
-  std::vector<int> takeSockets() { return std::move(sockets); }
+  std::vector<int> takeSockets() { return star.keep(0); }
   /// Waits for all children, at most so long. Errors tell of one that was killed or is late.
   llvm::Error wait(Milliseconds longest);
 
 private:
   std::vector<pid_t> children; ///< by rank - 1; 0: reaped
-  std::vector<int> sockets;
+  bootstrap::Star star;
 };
 
 /// Keeps the calling thread on a core of its own, if there are as many cores as ranks, as

@@ -93,12 +93,9 @@ int Input::openFile() {
   if (!buffer)
     return session->badInput(
         fmt::format("cannot read '{}': {}", theLabel, llvm::toString(buffer.takeError())));
-  if (std::optional<TooDeep> found = findTooDeep((*buffer)->getBuffer())) {
-    llvm::StringRef before = (*buffer)->getBuffer().take_front(found->offset);
+  if (std::optional<TooDeep> found = findTooDeep((*buffer)->getBuffer()))
     return session->badInput(found->message,
-                             fmt::format("{}:{}:{}", theLabel, before.count('\n') + 1,
-                                         before.size() - (before.rfind('\n') + 1) + 1));
-  }
+                             fmt::format("{}:{}:{}", theLabel, found->line, found->column));
   session->sources().AddNewSourceBuffer(std::move(*buffer), llvm::SMLoc());
   module = mlir::parseSourceFile<mlir::ModuleOp>(session->sources(), &session->context());
   if (!module)

@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstdlib>
 #include <cstring>
 #include <exception>
 #include <new>
@@ -60,19 +61,24 @@ void onTerminate() {
   } catch (...) {
     say(STDERR_FILENO, "ccl: internal error: an unknown exception\n");
   }
-  errno = 0;
   abort();
 }
 
 /// MLIR copies interface tables into memory that it never asks whether it got, and the C
 /// library ends the process where it cannot note a destructor. A null pointer that is used, or
-/// an abort, while the last complaint of the C library is "no memory" is that.
+/// an abort, while the last complaint of the C library is "no memory" is that. Who calls `abort`
+/// has another reason, and so has who sends the signal from outside.
 void onFault(int signal, siginfo_t *info, void *) {
   constexpr uintptr_t firstPages = 1 << 16;
-  if (errno == ENOMEM &&
-      (signal == SIGABRT || reinterpret_cast<uintptr_t>(info->si_addr) < firstPages))
+  const bool sent = info->si_code <= 0;
+  const bool ours = signal == SIGABRT
+                        ? info->si_pid == getpid()
+                        : !sent && reinterpret_cast<uintptr_t>(info->si_addr) < firstPages;
+  if (errno == ENOMEM && ours)
     onNoMemory();
-  ::signal(signal, SIG_DFL); // and again, when this returns
+  ::signal(signal, SIG_DFL);
+  if (sent) // else the instruction faults again when this returns
+    raise(signal);
 }
 
 void watchFaults() {
@@ -99,6 +105,13 @@ void install(int argc, char **argv, char **) {
 
 } // namespace
 } // namespace ccl::cli
+
+/// For this program and its libraries; the C library itself has its own.
+extern "C" __attribute__((visibility("default"))) void abort() noexcept {
+  errno = 0; // it may be stale, see onFault
+  while (true)
+    raise(SIGABRT); // onFault lets it pass
+}
 
 // The dynamic loader calls what is here before any constructor.
 __attribute__((section(".preinit_array"),

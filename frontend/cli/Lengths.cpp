@@ -13,15 +13,10 @@ namespace ccl::cli {
 
 using model::Collective;
 
-static bool isAllToAll(const model::Contract &contract) {
-  return contract.collective == Collective::AllToAll ||
-         contract.collective == Collective::AllToAllV;
-}
-
 Lengths Lengths::uneven(const model::Contract &contract, std::vector<int64_t> counts) {
   Lengths lengths(*std::max_element(counts.begin(), counts.end()));
   lengths.ranks = contract.ranks;
-  lengths.pairs = isAllToAll(contract);
+  lengths.pairs = isAllToAll(contract.collective);
   lengths.inIsOne =
       contract.collective == Collective::AllGather || contract.collective == Collective::Gather;
   lengths.outIsOne = contract.collective == Collective::ReduceScatter ||
@@ -96,7 +91,7 @@ llvm::Expected<Lengths> unevenLengths(const model::Contract &contract,
     return refuse(fmt::format("{} has no uneven form: all_gather, reduce_scatter, gather, scatter "
                               "and all_to_all have",
                               contract.str()));
-  bool pairs = isAllToAll(contract);
+  bool pairs = isAllToAll(contract.collective);
   if (lists.size() == 1) {
     std::vector<int64_t> counts(pairs ? ranks * ranks : ranks);
     for (size_t i = 0; i < counts.size(); ++i)

@@ -5,14 +5,15 @@
 // refused.
 //===----------------------------------------------------------------------===//
 #include "frontend/cli/Commands.h"
+#include "frontend/cli/CompileSettings.h"
 #include "frontend/cli/Forked.h"
 #include "frontend/cli/Input.h"
 #include "frontend/cli/Launcher.h"
 #include "frontend/cli/Sizes.h"
 #include "frontend/cli/Table.h"
 
-#include "codegen/Compile.h"
 #include "runtime/Log.h"
+#include "runtime/Memory.h"
 
 #include "llvm/ADT/StringExtras.h"
 
@@ -21,7 +22,6 @@
 #include <CLI/Formatter.hpp>
 #include <fmt/format.h>
 
-#include <fstream>
 #include <thread>
 
 namespace ccl::cli {
@@ -54,8 +54,7 @@ private:
   int parseTypesAndOps();
   int runInstance(size_t index);
   int runSeries(Instance instance, ElementType type, std::optional<model::Reduction> op);
-  int execute(Plan plan, const CompileStats &stats, ElementType type, model::Reduction reduction);
-  CompileOptions compileOptions(const Instance &instance, ElementType type) const;
+  int execute(Plan plan, const CompileStats &stats);
   /// What one rank has to do once it is a member.
   using Part = std::function<llvm::Error(Member &)>;
   llvm::Error onThreads(int64_t ranks, const Part &part);
@@ -64,11 +63,9 @@ private:
   MemberOptions memberOptions() const;
   /// Of ranks that are started by themselves, the first one does.
   bool speaks() const { return options.rank.value_or(0) == 0; }
-  int findLengths(const Plan &plan, ElementType type, MeasureOptions &measuring,
-                  std::vector<Lengths> &sizes);
+  int findLengths(const Plan &plan, MeasureOptions &measuring, std::vector<Lengths> &sizes);
   int checkMemory(const Workload &workload, const std::vector<Lengths> &sizes);
-  void describe(const Plan &plan, const CompileStats &stats, ElementType type,
-                model::Reduction reduction);
+  void describe(const Plan &plan, const CompileStats &stats);
 
   Session &session;
   RunOptions options;
@@ -282,22 +279,11 @@ int Runner::runInstance(size_t index) {
   return Fine;
 }
 
-CompileOptions Runner::compileOptions(const Instance &instance, ElementType type) const {
-  const Settings &settings = session.settings;
-  CompileOptions compiling;
+int Runner::runSeries(Instance instance, ElementType type, std::optional<model::Reduction> op) {
+  CompileOptions compiling = compileOptions(session.settings);
   compiling.lowering = instance.lowering;
   compiling.algorithm = instance.algorithm;
   compiling.type = type;
-  compiling.cacheDir =
-      settings.flag(Setting::AlwaysCompile) ? "" : settings.text(Setting::CacheDir);
-  compiling.dumpDir = settings.text(Setting::DumpDir);
-  compiling.overrideDir = settings.text(Setting::OverrideDir);
-  compiling.sanitizer = CCL_SANITIZE;
-  return compiling;
-}
-
-int Runner::runSeries(Instance instance, ElementType type, std::optional<model::Reduction> op) {
-  CompileOptions compiling = compileOptions(instance, type);
   compiling.reduction = op;
   CompileStats stats;
   mlir::FailureOr<Plan> plan = compile(*instance.module, compiling, stats);
@@ -305,16 +291,14 @@ int Runner::runSeries(Instance instance, ElementType type, std::optional<model::
     return session.refused(stats.machineFailed);
   if (!stats.unproved.empty())
     log::warn(log::Subsystem::Check, -1, "@{} not proved: {}", instance.algorithm, stats.unproved);
-  model::Reduction reduction = op.value_or(plan->contract.reduction);
-  return execute(std::move(*plan), stats, type, reduction);
+  return execute(std::move(*plan), stats);
 }
 
-int Runner::execute(Plan plan, const CompileStats &stats, ElementType type,
-                    model::Reduction reduction) {
-  Workload workload(plan.contract, type, reduction);
+int Runner::execute(Plan plan, const CompileStats &stats) {
+  Workload workload(plan.contract, plan.type);
   MeasureOptions measuring = options.measure;
   std::vector<Lengths> sizes;
-  if (int status = findLengths(plan, type, measuring, sizes))
+  if (int status = findLengths(plan, measuring, sizes))
     return status;
   if (int status = checkMemory(workload, sizes))
     return status;
@@ -325,12 +309,13 @@ int Runner::execute(Plan plan, const CompileStats &stats, ElementType type,
     return session.failed(program.takeError());
   std::chrono::duration<double, std::milli> loading = std::chrono::steady_clock::now() - begin;
   const Plan &loaded = (*program)->plan();
-  describe(loaded, stats, type, reduction);
-  Series series{loaded.contract,    type,
-                reduction,          input.algorithmName(),
-                options.checks > 0, stats.jitMs + loading.count()};
+  Series series{loaded.contract, loaded.type, input.algorithmName(), options.checks > 0,
+                stats.jitMs + loading.count()};
   bool bothForms = measuring.outOfPlace && measuring.inPlace;
   auto measureAs = [&](Member &member) {
+    // Not before there are ranks: a socket that cannot be used is an error and nothing else.
+    if (member.rank() == 0)
+      describe(loaded, stats);
     auto onFirstResult = [&] {
       if (startMs == 0)
         startMs = millisecondsSinceStart();
@@ -420,12 +405,11 @@ llvm::Error Runner::onProcesses(int64_t ranks, const Part &part) {
 
 /// The lengths of shards to measure. In place, an all_to_all is as long there as back: with
 /// other lengths that form is left out.
-int Runner::findLengths(const Plan &plan, ElementType type, MeasureOptions &measuring,
-                        std::vector<Lengths> &sizes) {
+int Runner::findLengths(const Plan &plan, MeasureOptions &measuring, std::vector<Lengths> &sizes) {
   const model::Contract &contract = plan.contract;
   if (uneven.empty()) {
     std::vector<int64_t> counts =
-        sweep.counts(sizeOf(type), std::max(contract.inShards(), contract.outShards()));
+        sweep.counts(sizeOf(plan.type), std::max(contract.inShards(), contract.outShards()));
     sizes.assign(counts.begin(), counts.end());
     return Fine;
   }
@@ -446,16 +430,8 @@ int Runner::findLengths(const Plan &plan, ElementType type, MeasureOptions &meas
 
 /// The system would kill us, or a neighbour, if all ranks' buffers did not fit.
 int Runner::checkMemory(const Workload &workload, const std::vector<Lengths> &sizes) {
-  std::ifstream meminfo("/proc/meminfo");
-  std::string word;
-  int64_t available = 0;
-  while (meminfo >> word)
-    if (word == "MemAvailable:") {
-      meminfo >> available;
-      break;
-    }
   // Where it is not known, only what no machine has is refused.
-  available = available > 0 ? available << 10 : int64_t(1) << 60;
+  const int64_t available = int64_t(std::min(availableMemory(), uint64_t(1) << 60));
   int64_t needed = 0, longest = 0;
   for (const Lengths &lengths : sizes) {
     needed = std::max(needed, bytesNeeded(workload, lengths, options.measure.outOfPlace));
@@ -480,18 +456,15 @@ static std::string proofText(const Plan &plan, const CompileStats &stats) {
                                                    : "proved in place; out of place through a copy";
 }
 
-void Runner::describe(const Plan &plan, const CompileStats &stats, ElementType type,
-                      model::Reduction reduction) {
-  if (!speaks())
-    return;
+void Runner::describe(const Plan &plan, const CompileStats &stats) {
   auto plural = [](int64_t count, const char *what) {
     return fmt::format("{} {}{}", count, what, count == 1 ? "" : "s");
   };
   std::string what(model::name(plan.contract.collective));
-  if (reduction != model::Reduction::None)
-    what += fmt::format(" {}", model::name(reduction));
+  if (plan.contract.reduction != model::Reduction::None)
+    what += fmt::format(" {}", model::name(plan.contract.reduction));
   table.comment(fmt::format("ccl {}  {} {}  {} ({})  {}  program {} ({})  {}", CCL_VERSION, what,
-                            name(type), plural(plan.ranks(), "rank"), options.transport,
+                            name(plan.type), plural(plan.ranks(), "rank"), options.transport,
                             plural(std::thread::hardware_concurrency(), "core"), plan.program,
                             input.reason(), proofText(plan, stats)));
   table.header();

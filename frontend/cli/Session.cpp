@@ -4,7 +4,6 @@
 #include "frontend/cli/Output.h"
 
 #include "dialect/Ccl.h"
-#include "runtime/Failure.h"
 
 #include "llvm/Support/JSON.h"
 #include "llvm/Support/raw_ostream.h"
@@ -130,77 +129,75 @@ mlir::MLIRContext &Session::context() {
   return *theContext;
 }
 
-void Session::report(const char *category, const std::string &message, const std::string &loc) {
+/// The category in JSON.
+static const char *categoryOf(Failure cause) {
+  switch (cause) {
+  case Failure::BadArgument: return "usage";
+  case Failure::Unproved: return "input";
+  case Failure::Machine: return "machine";
+  case Failure::Timeout: return "timeout";
+  case Failure::Aborted: return "aborted";
+  case Failure::Mismatch: return "mismatch";
+  }
+  return "machine";
+}
+
+void Session::report(Failure cause, const std::string &message, const std::string &loc) {
   if (!json)
     return;
   JsonLine error, line;
-  error.text("category", category);
+  error.text("category", categoryOf(cause));
   error.text("message", message);
   error.text("loc", loc);
   line.raw("error", error.str());
   line.print();
 }
 
-int Session::usage(const std::string &message, const std::string &who) {
+int Session::fail(Failure cause, const std::string &message, const std::string &loc,
+                  const std::string &who) {
   printError("{}: error: {}\n", who, message);
-  report("usage", message, "");
-  return BadUsage;
+  report(cause, message, loc);
+  return exitStatus(cause);
+}
+
+int Session::usage(const std::string &message, const std::string &who) {
+  return fail(Failure::BadArgument, message, "", who);
 }
 
 int Session::badInput(const std::string &message, const std::string &loc) {
-  printError("{}: error: {}\n", loc.empty() ? "ccl" : loc, message);
-  report("input", message, loc);
-  return BadInput;
+  return fail(Failure::Unproved, message, loc, loc.empty() ? "ccl" : loc);
 }
 
 int Session::machine(const std::string &message) {
-  printError("ccl: error: {}\n", message);
-  report("machine", message, "");
-  return MachineFailed;
+  return fail(Failure::Machine, message, "", "ccl");
 }
 
 int Session::failed(llvm::Error error) {
   // All ranks tell of one failure: those that were only aborted do not know the cause.
   std::string message;
   Failure cause = Failure::Aborted;
-  bool known = false;
+  auto take = [&](Failure category, std::string text) {
+    if (!message.empty() && (cause != Failure::Aborted || category == Failure::Aborted))
+      return;
+    message = std::move(text);
+    cause = category;
+  };
   llvm::handleAllErrors(
-      std::move(error),
-      [&](const RuntimeError &e) {
-        if (!message.empty() && (known || e.category == Failure::Aborted))
-          return;
-        message = e.message;
-        cause = e.category;
-        known = cause != Failure::Aborted;
-      },
-      [&](const llvm::ErrorInfoBase &e) {
-        if (known)
-          return;
-        message = e.message();
-        cause = Failure::BadArgument;
-        known = true;
-      });
-  if (cause == Failure::BadArgument || cause == Failure::Unproved)
-    return badInput(message);
-  printError("ccl: error: {}\n", message);
-  report(cause == Failure::Timeout    ? "timeout"
-         : cause == Failure::Mismatch ? "mismatch"
-         : cause == Failure::Aborted  ? "aborted"
-                                      : "machine",
-         message, "");
-  return MachineFailed;
+      std::move(error), [&](const RuntimeError &e) { take(e.category, e.message); },
+      [&](const llvm::ErrorInfoBase &e) { take(Failure::Unproved, e.message()); });
+  return fail(cause, message, "", "ccl");
 }
 
 int Session::refused(bool machineFailed) {
   wasRefused = true;
   if (machineFailed) {
-    report("machine", firstProblem ? firstProblem->message : "", "");
+    report(Failure::Machine, firstProblem ? firstProblem->message : "", "");
     return MachineFailed;
   }
   if (firstProblem && problemsAreVerdicts)
     return BadInput;
   if (firstProblem)
-    report("input", firstProblem->message, firstProblem->loc);
+    report(Failure::Unproved, firstProblem->message, firstProblem->loc);
   else
     return badInput("refused without a reason");
   return BadInput;

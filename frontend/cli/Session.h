@@ -6,6 +6,7 @@
 //===----------------------------------------------------------------------===//
 #pragma once
 
+#include "runtime/Failure.h"
 #include "runtime/Settings.h"
 
 #include "mlir/IR/Diagnostics.h"
@@ -25,6 +26,7 @@ class App;
 
 namespace ccl::cli {
 
+/// The numbers are those of exitStatus(Failure).
 enum ExitStatus : int {
   Fine = 0,
   BadInput = 1,     ///< refused, disproved, malformed
@@ -75,7 +77,7 @@ public:
   int usage(const std::string &message, const std::string &who = "ccl");
   int badInput(const std::string &message, const std::string &loc = "");
   int machine(const std::string &message);
-  /// A RuntimeError decides the status by its category; others are bad input.
+  /// A RuntimeError decides the status by its category (exitStatus); others are bad input.
   int failed(llvm::Error error);
   /// After diagnostics were emitted: repeats the first error in JSON, unless the command
   /// makes its own object of it (`problemsAreVerdicts`). `machineFailed`: the input is not
@@ -93,7 +95,10 @@ public:
   void clearProblem() { firstProblem.reset(); }
 
 private:
-  void report(const char *category, const std::string &message, const std::string &loc);
+  int fail(Failure cause, const std::string &message, const std::string &loc,
+           const std::string &who);
+  /// In JSON, if that is asked for.
+  void report(Failure cause, const std::string &message, const std::string &loc);
 
   llvm::SourceMgr sourceManager;
   std::unique_ptr<mlir::MLIRContext> theContext;

@@ -50,6 +50,12 @@ Expected<std::unique_ptr<MemoryBuffer>> readSource(const std::string &path) {
   return MemoryBuffer::getMemBufferCopy(*text, isStdin ? "<stdin>" : path);
 }
 
+static TooDeep tooDeepAt(StringRef text, size_t offset, std::string message) {
+  StringRef before = text.take_front(offset);
+  // Of no line end before it, rfind's answer is the largest number.
+  return {before.count('\n') + 1, before.size() - (before.rfind('\n') + 1) + 1, std::move(message)};
+}
+
 std::optional<TooDeep> findTooDeep(StringRef text) {
   int depth = 0, operators = 0;
   for (size_t i = 0; i < text.size(); ++i) {
@@ -81,9 +87,10 @@ std::optional<TooDeep> findTooDeep(StringRef text) {
     if (StringRef(",[]{}").contains(text[i]))
       operators = 0;
     if (depth > maxDepth)
-      return TooDeep{i, fmt::format("brackets are nested more than {} deep", maxDepth)};
+      return tooDeepAt(text, i, fmt::format("brackets are nested more than {} deep", maxDepth));
     if (operators > maxOperators)
-      return TooDeep{i, fmt::format("an expression has more than {} operators", maxOperators)};
+      return tooDeepAt(text, i,
+                       fmt::format("an expression has more than {} operators", maxOperators));
   }
   return std::nullopt;
 }

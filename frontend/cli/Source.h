@@ -13,7 +13,7 @@ llvm::Expected<std::unique_ptr<llvm::MemoryBuffer>> readSource(const std::string
 /// Where text is nested so deeply, or an expression so long, that the parser, which works
 /// by recursion, would run out of stack.
 struct TooDeep {
-  size_t offset;
+  size_t line, column; ///< from 1
   std::string message;
 };
 std::optional<TooDeep> findTooDeep(llvm::StringRef text);

@@ -13,13 +13,7 @@ namespace ccl::cli {
 
 /// nccl-tests prints -1 where no root plays a role.
 static int64_t shownRoot(const model::Contract &contract) {
-  switch (contract.collective) {
-  case model::Collective::Broadcast:
-  case model::Collective::Reduce:
-  case model::Collective::Gather:
-  case model::Collective::Scatter: return contract.root;
-  default: return -1;
-  }
+  return model::hasRoot(contract.collective) ? contract.root : -1;
 }
 
 static double gigabytesPerSecond(int64_t bytes, double us) {
@@ -72,7 +66,7 @@ void Table::add(const Series &series, const Measurement &measurement, bool last)
 
 void Table::printRow(const Series &series, const Measurement &measurement) {
   printOut("{:12}  {:12}  {:>8}  {:>6}  {:>6}", measurement.bytes, measurement.lengths.count(),
-           name(series.type), model::name(series.reduction), shownRoot(series.contract));
+           name(series.type), model::name(series.contract.reduction), shownRoot(series.contract));
   for (std::string &form : forms) {
     printOut("{}", form.empty()
                        ? fmt::format("  {:>7}  {:>6}  {:>6}  {:>5}", "N/A", "N/A", "N/A", "N/A")
@@ -92,7 +86,7 @@ void Table::addJson(const Series &series, const Measurement &measurement) {
   line.number("bytes", measurement.bytes);
   line.number("count", measurement.lengths.count());
   line.text("type", name(series.type));
-  line.text("redop", model::name(series.reduction));
+  line.text("redop", model::name(series.contract.reduction));
   line.number("root", shownRoot(series.contract));
   line.boolean("in_place", measurement.inPlace);
   line.real("time_us", measurement.us);

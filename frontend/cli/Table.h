@@ -11,11 +11,10 @@
 
 namespace ccl::cli {
 
-/// What all rows of one program, type and reduction have in common.
+/// What all rows of one program have in common.
 struct Series {
   model::Contract contract;
   ElementType type = ElementType::F32;
-  model::Reduction reduction = model::Reduction::None;
   std::string algorithm;
   bool checked = true;
   double jitMs = 0, startMs = 0;

@@ -199,15 +199,15 @@ static int64_t copiesOf(const Contract &contract) {
   return most;
 }
 
-Workload::Workload(Contract contract, ElementType type, Reduction reduction)
-    : theContract(std::move(contract)), type(type), reduction(reduction),
-      few(std::numeric_limits<int64_t>::max()) {
+Workload::Workload(Contract contract, ElementType type)
+    : theContract(std::move(contract)), type(type), few(std::numeric_limits<int64_t>::max()) {
   int digits = 0;
   bool wraps = true;
   withFormat(type, reduces(), [&](auto format) {
     digits = format.digits;
     wraps = format.isInteger;
   });
+  const Reduction reduction = theContract.reduction;
   const bool adds = reduction == Reduction::Sum || reduction == Reduction::Avg;
   // As many bits as all ranks' sums leave; what is not added may use them all.
   const int sumBits = adds ? std::bit_width(uint64_t(theContract.ranks)) : 0;
@@ -222,7 +222,7 @@ ValueRule Workload::rule(int64_t rank, uint64_t round) const {
   return {uint32_t(rank + 1) * 0x9e3779b1u ^ shared,
           shared,
           valueBits,
-          reduction == Reduction::Prod,
+          theContract.reduction == Reduction::Prod,
           theContract.collective == Collective::Custom,
           rank,
           theContract.ranks,
@@ -287,9 +287,10 @@ int64_t Workload::countWrongIn(const Piece &piece, uint64_t round, const void *o
       want[size_t(i)] = first.operator()<Number>(head.first + begin + i);
     for (size_t s = 1; s < piece.sources.size(); ++s) {
       const Piece::Source &source = piece.sources[s];
-      combineAll(reduction, rule(source.rank, round), source.first + begin, length, want.data());
+      combineAll(theContract.reduction, rule(source.rank, round), source.first + begin, length,
+                 want.data());
     }
-    if (reduction == Reduction::Avg)
+    if (theContract.reduction == Reduction::Avg)
       for (int64_t i = 0; i < length; ++i)
         want[size_t(i)] = average(want[size_t(i)], theContract.ranks);
     const auto *have = static_cast<const typename Format::Stored *>(out) + piece.first + begin;

@@ -34,12 +34,11 @@ struct ValueRule;
 
 class Workload {
 public:
-  Workload(model::Contract contract, ElementType type, model::Reduction reduction);
+  /// For a program of this type whose code does this contract, with its reduction.
+  Workload(model::Contract contract, ElementType type);
 
   const model::Contract &contract() const { return theContract; }
   int64_t elementBytes() const { return sizeOf(type); }
-  int64_t inElements(int64_t count) const { return theContract.inShards() * count; }
-  int64_t outElements(int64_t count) const { return theContract.outShards() * count; }
   int64_t inElements(int64_t rank, const Lengths &lengths) const {
     return lengths.start(RowOf::In, rank, theContract.inShards());
   }
@@ -58,14 +57,13 @@ public:
   int64_t countWrong(int64_t rank, uint64_t round, const Lengths &lengths, const void *out) const;
 
 private:
-  bool reduces() const { return reduction != model::Reduction::None; }
+  bool reduces() const { return theContract.reduction != model::Reduction::None; }
   ValueRule rule(int64_t rank, uint64_t round) const;
   template <typename Format>
   int64_t countWrongIn(const Piece &piece, uint64_t round, const void *out) const;
 
   model::Contract theContract;
   ElementType type;
-  model::Reduction reduction;
   int valueBits; ///< inputs that are integers have so many bits
   int64_t few;   ///< so many ranks may have an input other than 0
 };

@@ -18,6 +18,16 @@ Op toOp(std::string_view text) {
   raiseValue("op: '{}' is none of sum, prod, min, max, avg, band, bor, bxor", text);
 }
 
+std::optional<Op> toOptionalOp(std::string_view text) {
+  return text.empty() ? std::nullopt : std::optional(toOp(text));
+}
+
+Collective toCollective(std::string_view text) {
+  if (std::optional<Collective> collective = parseCollective(text))
+    return *collective;
+  raiseValue("collective: there is no '{}'", text);
+}
+
 //===----------------------------------------------------------------------===//
 // What an array says of its elements
 //===----------------------------------------------------------------------===//

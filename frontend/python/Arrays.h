@@ -38,5 +38,7 @@ private:
 /// "f32" and nccl-tests' "float"; ValueError naming `argument` for what is no type.
 DataType toDataType(std::string_view text, const char *argument);
 Op toOp(std::string_view text);
+std::optional<Op> toOptionalOp(std::string_view text); ///< "": nothing
+Collective toCollective(std::string_view text);
 
 } // namespace ccl::python

@@ -1,5 +1,6 @@
 //===- Builder.cpp - Algorithms written as Python loops ----------------------------===//
 #include "frontend/python/Handles.h"
+#include "frontend/python/Interrupt.h"
 
 #include <ccl/builder.h>
 
@@ -101,7 +102,7 @@ Contract customContract(const std::vector<std::array<int64_t, 4>> &rows, const s
   std::vector<Contract::Row> list;
   for (const auto &[outRank, outChunk, inRank, inChunk] : rows)
     list.push_back({outRank, outChunk, inRank, inChunk});
-  return Contract::custom(std::move(list), op.empty() ? std::nullopt : std::optional(toOp(op)));
+  return Contract::custom(std::move(list), toOptionalOp(op));
 }
 
 void addContracts(py::module_ &module) {
@@ -132,13 +133,11 @@ BufferHandle addBuffer(Algorithm &self, const std::string &role, const py::objec
                        const std::string &name) {
   const CallerLine here = callerLine();
   const int64_t count = toIndex(chunks, "chunks");
-  if (role == "in")
-    return {self.in(count, name, here.where()), name.empty() ? "in" : name, count};
-  if (role == "out")
-    return {self.out(count, name, here.where()), name.empty() ? "out" : name, count};
-  if (role == "inout")
-    return {self.inout(count, name, here.where()), name.empty() ? "x" : name, count};
-  return {self.scratch(count, name, here.where()), name.empty() ? "t" : name, count};
+  auto add = role == "in"      ? &Algorithm::in
+             : role == "out"   ? &Algorithm::out
+             : role == "inout" ? &Algorithm::inout
+                               : &Algorithm::scratch;
+  return {(self.*add)(count, name, here.where()), name, count};
 }
 
 Program compileAlgorithm(const Algorithm &algorithm, const std::string &type, const std::string &op,
@@ -146,11 +145,7 @@ Program compileAlgorithm(const Algorithm &algorithm, const std::string &type, co
   const ProgramOptions options = toOptions(0, type, op, via, slots);
   // A copy: other threads may go on writing moves meanwhile.
   Algorithm snapshot(algorithm);
-  auto program = [&] {
-    py::gil_scoped_release release;
-    return Program::compile(snapshot, options);
-  }();
-  return take(std::move(program));
+  return take(withoutGil([&] { return Program::compile(snapshot, options); }));
 }
 
 } // namespace

@@ -33,10 +33,12 @@ int64_t sum(const Counts &counts) {
 
 /// With shards of `count` elements, if they are even.
 Extent extentOf(const Request &request, int rank, int size, int64_t count) {
-  const Counts even(size_t(size), count);
-  const Counts &counts = request.counts ? *request.counts : even;
-  const int64_t own = counts[size_t(rank)], all = sum(counts);
-  const int64_t before = std::accumulate(counts.begin(), counts.begin() + rank, int64_t(0));
+  int64_t own = count, all = size * count, before = rank * count;
+  if (request.counts) {
+    own = (*request.counts)[size_t(rank)];
+    all = sum(*request.counts);
+    before = std::accumulate(request.counts->begin(), request.counts->begin() + rank, int64_t(0));
+  }
   const bool isRoot = rank == request.root;
   switch (request.collective) {
   case Collective::allGather: return {own, all, true, true, before};
@@ -76,12 +78,13 @@ void checkRequest(const Request &request, int size) {
 struct Buffers {
   Array in, out;
   int64_t count = 0;
+  DataType type = DataType::u8; ///< of those that are there
 };
 
 void checkOverlap(const Buffers &buffers, const Extent &extent) {
   if (!extent.gives || !extent.gets || !extent.in || !extent.out)
     return;
-  const int64_t size = int64_t(sizeOf(buffers.in.type()));
+  const int64_t size = int64_t(sizeOf(buffers.type));
   const auto in = reinterpret_cast<intptr_t>(buffers.in.data());
   const auto out = reinterpret_cast<intptr_t>(buffers.out.data());
   const int64_t wanted = extent.inPlace * size;
@@ -104,6 +107,7 @@ Buffers takeBuffers(const Request &request, int rank, int size, const py::object
   if (one.gives && one.gets && buffers.in.type() != buffers.out.type())
     raiseType("out: holds {}, x holds {}", name(buffers.out.type()), name(buffers.in.type()));
   const Array &known = one.gives ? buffers.in : buffers.out;
+  buffers.type = known.type();
   if (!request.counts) {
     const int64_t shards = one.gives ? one.in : one.out;
     if (known.elements() % shards)
@@ -124,8 +128,9 @@ Buffers takeBuffers(const Request &request, int rank, int size, const py::object
 // Calls
 //===----------------------------------------------------------------------===//
 
-Status callEven(Communicator &on, const Request &request, const Buffers &buffers, DataType type,
+Status callEven(Communicator &on, const Request &request, const Buffers &buffers,
                 const Call &call) {
+  const DataType type = buffers.type;
   const void *in = buffers.in.data();
   void *out = buffers.out.data();
   const int64_t count = buffers.count;
@@ -144,8 +149,9 @@ Status callEven(Communicator &on, const Request &request, const Buffers &buffers
   }
 }
 
-Status callUneven(Communicator &on, const Request &request, const Buffers &buffers, DataType type,
+Status callUneven(Communicator &on, const Request &request, const Buffers &buffers,
                   const Call &call) {
+  const DataType type = buffers.type;
   const void *in = buffers.in.data();
   void *out = buffers.out.data();
   const Op op = request.op.value_or(Op::sum);
@@ -183,11 +189,7 @@ void perform(const std::shared_ptr<Communicator> &communicator, const CallArgs &
              Buffers &buffers, Body body) {
   if (!args.stream)
     return check(blocking(communicator, body));
-  Status queued = [&] {
-    py::gil_scoped_release release;
-    return body();
-  }();
-  check(queued);
+  check(withoutGil(body));
   args.stream->keep(std::move(buffers.in), std::move(buffers.out));
 }
 
@@ -201,21 +203,15 @@ void run(const CommunicatorHandle &self, Collective collective, const py::object
          const std::shared_ptr<StreamHandle> &stream, const py::object &timeout,
          const std::string &algorithm, const std::shared_ptr<Program> &program) {
   const auto communicator = self.get();
-  Request request{collective,
-                  op.empty() ? std::nullopt : std::optional(toOp(op)),
-                  root,
-                  std::move(targets),
-                  std::move(counts),
-                  std::move(receives)};
+  Request request{collective,         toOptionalOp(op),  root,
+                  std::move(targets), std::move(counts), std::move(receives)};
   CallArgs args(stream, timeout, algorithm, program);
   const int rank = communicator->rank(), size = communicator->size();
   checkRequest(request, size);
   Buffers buffers = takeBuffers(request, rank, size, x, out, givenType(dtype));
-  const Extent extent = extentOf(request, rank, size, 1);
-  const DataType type = extent.gives ? buffers.in.type() : buffers.out.type();
   perform(communicator, args, buffers, [&] {
-    return request.counts ? callUneven(*communicator, request, buffers, type, args.call)
-                          : callEven(*communicator, request, buffers, type, args.call);
+    return request.counts ? callUneven(*communicator, request, buffers, args.call)
+                          : callEven(*communicator, request, buffers, args.call);
   });
 }
 
@@ -258,7 +254,7 @@ void launch(const CommunicatorHandle &self, const std::shared_ptr<Program> &prog
   const auto communicator = self.get();
   CallArgs args(stream, timeout, "", nullptr);
   Buffers buffers{takeArray(x, "x", false, program->type()),
-                  takeArray(out, "out", true, program->type()), 0};
+                  takeArray(out, "out", true, program->type()), 0, program->type()};
   buffers.count = countOf(buffers, *program);
   checkElements(buffers.in, "x", x, buffers.count * program->inShards());
   checkElements(buffers.out, "out", out, buffers.count * program->outShards());

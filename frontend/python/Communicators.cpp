@@ -107,21 +107,15 @@ static std::shared_ptr<Program> program(const CommunicatorHandle &self,
                                         const std::string &op, int root, std::vector<int> targets,
                                         const std::string &algorithm) {
   const auto communicator = self.get();
-  std::optional<Collective> collective = parseCollective(collectiveName);
-  if (!collective)
-    raiseValue("collective: there is no '{}'", collectiveName);
+  const Collective collective = toCollective(collectiveName);
   ProgramOptions options;
   options.type = toDataType(type, "type");
-  if (!op.empty())
-    options.op = toOp(op);
+  options.op = toOptionalOp(op);
   options.root = root;
   options.targets = std::move(targets);
   options.algorithm = algorithm;
-  auto result = [&] {
-    py::gil_scoped_release release;
-    return communicator->program(*collective, std::move(options));
-  }();
-  return std::make_shared<Program>(take(std::move(result)));
+  return std::make_shared<Program>(
+      take(withoutGil([&] { return communicator->program(collective, std::move(options)); })));
 }
 
 /// (kind, message, culprit) of what ended the communicator, or None.
@@ -154,9 +148,8 @@ void addCommunicators(py::module_ &module) {
   communicator.def("program", &program);
   communicator.def("failure", &failure);
   communicator.def("abort", [](const CommunicatorHandle &self, const std::string &reason) {
-    auto communicator = self.get();
-    py::gil_scoped_release release;
-    communicator->abort(reason);
+    const auto communicator = self.get();
+    withoutGil([&] { communicator->abort(reason); });
   });
   communicator.def("close", [](CommunicatorHandle &self) { self.communicator.reset(); });
   communicator.def_property_readonly(

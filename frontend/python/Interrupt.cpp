@@ -1,12 +1,12 @@
 //===- Interrupt.cpp --------------------------------------------------------===//
 #include "frontend/python/Interrupt.h"
 
-#include <csignal>
-#include <mutex>
-
 #include <semaphore.h>
 #include <sys/syscall.h>
 #include <unistd.h>
+
+#include <csignal>
+#include <mutex>
 
 namespace ccl::python {
 namespace {

@@ -11,14 +11,16 @@
 //   that nobody waits for after an exception of any signal handler; it ends with its
 //   time-out.
 // - `untilDone` looks for signals now and then.
+// - `withoutGil` (what waits for nobody, compiling for example) is not interrupted.
 //
-// All are called with the GIL and wait without it. Elsewhere than in the main thread they
-// only do that.
+// All are called with the GIL and do their work without it. Elsewhere than in the main thread
+// they only do that.
 //===----------------------------------------------------------------------===//
 #pragma once
 
 #include "frontend/python/Errors.h"
 
+#include <algorithm>
 #include <chrono>
 #include <future>
 #include <memory>
@@ -45,12 +47,15 @@ inline void runSignalHandlers() {
 }
 
 template <typename Body>
+auto withoutGil(Body &&body) {
+  py::gil_scoped_release release;
+  return body();
+}
+
+template <typename Body>
 auto blocking(const std::shared_ptr<Communicator> &communicator, Body &&body) {
   Interruptible guard(communicator);
-  auto result = [&] {
-    py::gil_scoped_release release;
-    return body();
-  }();
+  auto result = withoutGil(body);
   runSignalHandlers();
   return result;
 }
@@ -64,11 +69,8 @@ auto abandonable(Body body) -> decltype(body()) {
   auto result = task.get_future();
   std::thread(std::move(task)).detach();
   while (true) {
-    {
-      py::gil_scoped_release release;
-      if (result.wait_for(signalInterval) == std::future_status::ready)
-        return result.get();
-    }
+    if (withoutGil([&] { return result.wait_for(signalInterval); }) == std::future_status::ready)
+      return result.get();
     runSignalHandlers();
   }
 }
@@ -87,11 +89,8 @@ bool untilDone(std::chrono::milliseconds timeout, Wait &&waitAtMost) {
         return false;
       slice = std::min(slice, timeout - spent);
     }
-    {
-      py::gil_scoped_release release;
-      if (waitAtMost(slice))
-        return true;
-    }
+    if (withoutGil([&] { return waitAtMost(slice); }))
+      return true;
     runSignalHandlers();
   }
 }

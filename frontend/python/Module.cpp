@@ -14,9 +14,6 @@ using namespace ccl::python;
 PYBIND11_MODULE(_ccl, module) {
   module.attr("version") = std::string(ccl::version());
   module.def(
-      "size_of", [](const std::string &type) { return ccl::sizeOf(toDataType(type, "type")); },
-      "Bytes of an element.");
-  module.def(
       "end_with_parent", [] { prctl(PR_SET_PDEATHSIG, SIGKILL); },
       "Kills this process when the thread that started it ends.");
   addPrograms(module);

@@ -1,5 +1,6 @@
 //===- Programs.cpp - Compiled programs --------------------------------------------===//
 #include "frontend/python/Handles.h"
+#include "frontend/python/Interrupt.h"
 
 #include <pybind11/stl.h>
 
@@ -12,8 +13,7 @@ ProgramOptions toOptions(int ranks, const std::string &type, const std::string &
   ProgramOptions options;
   options.ranks = ranks;
   options.type = toDataType(type, "type");
-  if (!op.empty())
-    options.op = toOp(op);
+  options.op = toOptionalOp(op);
   if (via == "auto")
     options.via = ProgramOptions::Via::automatic;
   else if (via == "staged")
@@ -26,39 +26,18 @@ ProgramOptions toOptions(int ranks, const std::string &type, const std::string &
   return options;
 }
 
-static Collective toCollective(const std::string &text) {
-  if (std::optional<Collective> collective = parseCollective(text))
-    return *collective;
-  raiseValue("collective: there is no '{}'", text);
-}
-
-/// Compilation takes milliseconds to seconds: others may run.
-template <typename Body>
-static Program withoutGil(Body body) {
-  auto result = [&] {
-    py::gil_scoped_release release;
-    return body();
-  }();
-  return take(std::move(result));
-}
-
-static Program compileText(const std::string &text, const std::string &label, int ranks,
-                           const std::string &type, const std::string &op,
-                           const std::string &algorithm, Sizes sizes, const std::string &via,
-                           int slots) {
+/// `label`: None if `source` is a path.
+static Program compile(const std::string &source, const std::optional<std::string> &label,
+                       int ranks, const std::string &type, const std::string &op,
+                       const std::string &algorithm, Sizes sizes, const std::string &via,
+                       int slots) {
   ProgramOptions options = toOptions(ranks, type, op, via, slots);
   options.algorithm = algorithm;
   options.sizes = std::move(sizes);
-  return withoutGil([&] { return Program::compile(text, options, label); });
-}
-
-static Program compileFile(const std::string &path, int ranks, const std::string &type,
-                           const std::string &op, const std::string &algorithm, Sizes sizes,
-                           const std::string &via, int slots) {
-  ProgramOptions options = toOptions(ranks, type, op, via, slots);
-  options.algorithm = algorithm;
-  options.sizes = std::move(sizes);
-  return withoutGil([&] { return Program::compileFile(path, options); });
+  return take(withoutGil([&] {
+    return label ? Program::compile(source, options, *label)
+                 : Program::compileFile(source, options);
+  }));
 }
 
 static Program generate(const std::string &collectiveName, int ranks, const std::string &type,
@@ -71,17 +50,14 @@ static Program generate(const std::string &collectiveName, int ranks, const std:
   options.root = root;
   options.grid = std::move(grid);
   options.targets = std::move(targets);
-  return withoutGil([&] { return Program::generate(collective, options); });
+  return take(withoutGil([&] { return Program::generate(collective, options); }));
 }
 
 static std::string textOf(const Program &program, const std::string &stage) {
   if (stage != "algorithm" && stage != "program")
     raiseValue("stage: '{}' is none of algorithm, program", stage);
-  py::gil_scoped_release release;
-  Result<std::string> text =
-      program.text(stage == "program" ? Program::Stage::program : Program::Stage::algorithm);
-  py::gil_scoped_acquire acquire;
-  return take(std::move(text));
+  const auto wanted = stage == "program" ? Program::Stage::program : Program::Stage::algorithm;
+  return take(withoutGil([&] { return program.text(wanted); }));
 }
 
 static std::string describe(const Program &program) {
@@ -139,8 +115,7 @@ void addPrograms(py::module_ &module) {
               "    The global view, or the programs of the ranks.");
   program.def("__repr__", &describe);
 
-  module.def("compile_text", &compileText);
-  module.def("compile_file", &compileFile);
+  module.def("compile", &compile);
   module.def("generate", &generate);
   module.def("generators", [](const std::string &collective) {
     return Program::generators(toCollective(collective));

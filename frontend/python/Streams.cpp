@@ -11,11 +11,7 @@ StreamHandle::StreamHandle(const std::shared_ptr<Communicator> &communicator)
       stream(std::make_unique<Stream>(take(communicator->openStream()))) {}
 
 StreamHandle::~StreamHandle() {
-  {
-    py::gil_scoped_release release;
-    stream.reset();
-  }
-  kept.clear();
+  withoutGil([&] { stream.reset(); });
 }
 
 void StreamHandle::keep(Array in, Array out) {
@@ -72,9 +68,6 @@ void addStreams(py::module_ &module) {
       .def("wait",
            [](const Handle &self, const py::object &timeout) {
              waitFor(take((**self).record()), self->owner(), timeout);
-             // The mark counts as work until a moment later; with luck the stream is idle now.
-             Status ignored = (**self).wait(milliseconds(1));
-             (void)ignored;
              self->drop();
            })
       .def("record",

@@ -1,8 +1,9 @@
 //===- Connection.cpp -------------------------------------------------------===//
 #include "runtime/bootstrap/Connection.h"
 
+#include "runtime/Memory.h"
+
 #include "llvm/ADT/StringExtras.h"
-#include "llvm/ADT/StringRef.h"
 
 #include <fcntl.h>
 
@@ -17,13 +18,6 @@ namespace {
 constexpr char theMagic[8] = {'c', 'c', 'l', 'm', 'e', 'e', 't', '\n'};
 /// The most that the kernel lets through with one message (SCM_MAX_FD).
 constexpr size_t kernelLimit = 253;
-
-template <size_t N>
-void copyText(char (&to)[N], llvm::StringRef from) {
-  const size_t size = std::min(from.size(), N - 1);
-  std::copy_n(from.begin(), size, to);
-  std::memset(to + size, 0, N - size);
-}
 
 /// Someone else's bytes, on their way to a terminal.
 template <size_t N>

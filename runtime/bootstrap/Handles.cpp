@@ -3,8 +3,6 @@
 
 #include "llvm/ADT/StringRef.h"
 
-#include <fmt/format.h>
-
 #include <dirent.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -68,10 +66,10 @@ llvm::Expected<Descriptor> openOwnPidfd() {
     hint = " (Linux is older than 5.3, or a seccomp filter hides the call)";
   else if (error == EPERM || error == EACCES)
     hint = " (a seccomp filter forbids it; containers allow it with a newer profile)";
-  return llvm::make_error<RuntimeError>(
-      Failure::Machine, fmt::format("process ranks need pidfd_open to notice that a rank has "
-                                    "died, and this machine refuses it: {}{}",
-                                    std::strerror(error), hint));
+  return makeFailure(Failure::Machine,
+                     "process ranks need pidfd_open to notice that a rank has died, and this "
+                     "machine refuses it: {}{}",
+                     std::strerror(error), hint);
 }
 
 std::optional<pid_t> pidOf(int pidfd) {
@@ -120,12 +118,18 @@ llvm::Error checkDescriptorLimit(int64_t rank, int64_t ranks, int64_t more) {
   if (used < 0 || getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY ||
       used + more <= int64_t(limit.rlim_cur))
     return llvm::Error::success();
-  return llvm::make_error<RuntimeError>(
-      Failure::Machine,
-      fmt::format("rank {} needs {} more file descriptors to meet {} ranks and has {} open, but "
-                  "RLIMIT_NOFILE is {}: raise it to at least {} (ulimit -n {})",
-                  rank, more, ranks, used, limit.rlim_cur, used + more, used + more),
-      rank);
+  return makeFailureOf(
+      rank, Failure::Machine,
+      "rank {} needs {} more file descriptors to meet {} ranks and has {} open, but RLIMIT_NOFILE "
+      "is {}: raise it to at least {} (ulimit -n {})",
+      rank, more, ranks, used, limit.rlim_cur, used + more, used + more);
+}
+
+llvm::Error noDescriptorsLeft(int64_t rank, int64_t ranks) {
+  return makeFailureOf(rank, Failure::Machine,
+                       "rank {} has no file descriptors left to meet {} ranks: raise RLIMIT_NOFILE "
+                       "(ulimit -n) by at least {}",
+                       rank, ranks, (rank == 0 ? 3 : 2) * ranks);
 }
 
 std::string nameRank(int64_t rank, pid_t pid) {

@@ -27,6 +27,8 @@ std::string arenaProblem(int arena, int64_t bytes);
 /// Errors (Failure::Machine) if this process may not open `more` descriptors. The text names
 /// RLIMIT_NOFILE, and what it must be.
 llvm::Error checkDescriptorLimit(int64_t rank, int64_t ranks, int64_t more);
+/// The error for when they have run out all the same.
+llvm::Error noDescriptorsLeft(int64_t rank, int64_t ranks);
 
 /// "rank 3 (process 4711)".
 std::string nameRank(int64_t rank, pid_t pid);

@@ -130,39 +130,33 @@ void Hub::acceptCallers() {
       welcome(std::move(socket));
       continue;
     }
-    if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) {
-      const bool isOurs = errno == EMFILE;
-      if (std::any_of(callers.begin(), callers.end(), [](const auto &c) { return c->isUnknown(); }))
-        return dropOldest();
+    const int error = errno;
+    const bool isShort = error == EMFILE || error == ENFILE || error == ENOBUFS || error == ENOMEM;
+    if (isShort &&
+        std::any_of(callers.begin(), callers.end(), [](const auto &c) { return c->isUnknown(); }))
+      return dropOldest();
+    if (error == EMFILE)
+      fail(noDescriptorsLeft(0, options.ranks));
+    else if (error != EAGAIN)
       fail(Failure::Machine,
-           isOurs ? fmt::format("rank 0 has no file descriptors left to meet {} ranks: raise "
-                                "RLIMIT_NOFILE (ulimit -n) by at least {}",
-                                options.ranks, 3 * options.ranks)
-                  : fmt::format("rank 0 cannot accept connections: {}", std::strerror(errno)),
-           0);
-    } else if (errno != EAGAIN && phase != Phase::Failed)
-      fail(Failure::Machine,
-           fmt::format("rank 0 cannot accept connections: {}", std::strerror(errno)), 0);
+           fmt::format("rank 0 cannot accept connections: {}", std::strerror(error)), 0);
     return;
   }
 }
 
 /// Takes a connection in, unless it is another user's.
-bool Hub::welcome(Descriptor socket) {
+void Hub::welcome(Descriptor socket) {
   const std::optional<PeerIdentity> identity = identityOf(socket.get());
   callers.push_back(std::make_unique<Caller>(std::move(socket)));
   Caller &caller = *callers.back();
-  if (!identity || identity->uid != geteuid()) {
-    drop(caller, identity ? fmt::format("it is of user {}", identity->uid)
-                          : std::string("its user is unknown"));
-    return false;
-  }
+  if (!identity || identity->uid != geteuid())
+    return drop(caller, identity ? fmt::format("it is of user {}", identity->uid)
+                                 : std::string("its user is unknown"));
   read(caller); // most have said hello before we look
   const auto waiting =
       std::count_if(callers.begin(), callers.end(), [](const auto &c) { return c->isUnknown(); });
   if (waiting > 64)
     dropOldest();
-  return !caller.gone;
 }
 
 void Hub::dropOldest() {
@@ -263,11 +257,7 @@ void Hub::introduce(Caller &caller) {
     return fail(Failure::Mismatch,
                 fmt::format("the socket of rank {} was used by rank {}", sure, hello.rank));
   if (caller.connection.lostDescriptors)
-    return fail(Failure::Machine,
-                fmt::format("rank 0 has no file descriptors left to meet {} ranks: raise "
-                            "RLIMIT_NOFILE (ulimit -n) by at least {}",
-                            options.ranks, 3 * options.ranks),
-                0);
+    return fail(noDescriptorsLeft(0, options.ranks));
   const std::optional<pid_t> pid = handles.size() == 2 ? pidOf(handles[1].get()) : std::nullopt;
   if (!pid)
     return fail(Failure::Machine,

@@ -39,7 +39,7 @@ private:
   llvm::Error prepare();
   void step(Clock::time_point until);
   void acceptCallers();
-  bool welcome(Descriptor socket);
+  void welcome(Descriptor socket);
   void dropOldest();
   void drop(Caller &caller, std::string_view why);
   void read(Caller &caller);

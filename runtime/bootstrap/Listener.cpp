@@ -1,8 +1,6 @@
 //===- Listener.cpp ---------------------------------------------------------===//
 #include "runtime/bootstrap/Listener.h"
 
-#include <fmt/format.h>
-
 #include <fcntl.h>
 #include <sys/file.h>
 #include <sys/socket.h>
@@ -15,9 +13,17 @@
 namespace ccl::bootstrap {
 namespace {
 
-template <typename... T>
-llvm::Error fail(Failure category, fmt::format_string<T...> format, T &&...values) {
-  return llvm::make_error<RuntimeError>(category, fmt::format(format, std::forward<T>(values)...));
+/// Whose fault it is that a call with the user's path failed.
+Failure categoryOf(int error) {
+  switch (error) {
+  case EACCES:
+  case ELOOP:
+  case ENOENT:
+  case ENOTDIR:
+  case EPERM:
+  case EROFS: return Failure::BadArgument;
+  default: return Failure::Machine;
+  }
 }
 
 std::string folderOf(const std::string &path) {
@@ -29,15 +35,16 @@ llvm::Expected<sockaddr_un> addressOf(const std::string &path) {
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
   if (path.empty() || path.back() == '/')
-    return fail(Failure::BadArgument, "the path of the socket '{}' names no file", path);
+    return makeFailure(Failure::BadArgument, "the path of the socket '{}' names no file", path);
   if (path.find('\0') != std::string::npos)
-    return fail(Failure::BadArgument, "the path of the socket has a zero byte in it, after '{}'",
-                path.c_str());
+    return makeFailure(Failure::BadArgument,
+                       "the path of the socket has a zero byte in it, after '{}'", path.c_str());
   if (path.size() >= sizeof address.sun_path)
-    return fail(Failure::BadArgument,
-                "the path of the socket has {} bytes, the limit is {}: choose a shorter one than "
-                "{}",
-                path.size(), sizeof address.sun_path - 1, path);
+    return makeFailure(
+        Failure::BadArgument,
+        "the path of the socket has {} bytes, the limit is {}: choose a shorter one than "
+        "{}",
+        path.size(), sizeof address.sun_path - 1, path);
   std::memcpy(address.sun_path, path.c_str(), path.size());
   return address;
 }
@@ -50,24 +57,27 @@ llvm::Expected<Descriptor> openFolder(const std::string &path) {
     if (errno == ENOENT)
       return Descriptor();
     if (errno == ELOOP || errno == ENOTDIR)
-      return fail(Failure::BadArgument,
-                  "{}, where the socket should lie, is no folder: choose another path", name);
-    return fail(Failure::BadArgument, "cannot open the folder {} of the socket: {}", name,
-                std::strerror(errno));
+      return makeFailure(Failure::BadArgument,
+                         "{}, where the socket should lie, is no folder: choose another path",
+                         name);
+    return makeFailure(categoryOf(errno), "cannot open the folder {} of the socket: {}", name,
+                       std::strerror(errno));
   }
   struct stat status{};
   if (fstat(folder.get(), &status) != 0)
-    return fail(Failure::Machine, "{}: {}", name, std::strerror(errno));
+    return makeFailure(Failure::Machine, "{}: {}", name, std::strerror(errno));
   if (status.st_uid != geteuid())
-    return fail(Failure::BadArgument,
-                "the folder {} of the socket belongs to user {}, not to {} who runs this: choose "
-                "one of your own",
-                name, status.st_uid, geteuid());
+    return makeFailure(
+        Failure::BadArgument,
+        "the folder {} of the socket belongs to user {}, not to {} who runs this: choose "
+        "one of your own",
+        name, status.st_uid, geteuid());
   if (status.st_mode & (S_IWGRP | S_IXGRP | S_IWOTH | S_IXOTH))
-    return fail(Failure::BadArgument,
-                "others may enter or write the folder {} of the socket (mode {:04o}): chmod 700 "
-                "{}, or choose another path",
-                name, status.st_mode & 07777, name);
+    return makeFailure(
+        Failure::BadArgument,
+        "others may enter or write the folder {} of the socket (mode {:04o}): chmod 700 "
+        "{}, or choose another path",
+        name, status.st_mode & 07777, name);
   return folder;
 }
 
@@ -83,31 +93,53 @@ bool lock(int folder) {
   return false;
 }
 
+/// Whether there is a socket at `path`; an error if something else is, or it cannot be seen.
+llvm::Expected<bool> hasSocket(const std::string &path) {
+  struct stat status{};
+  if (lstat(path.c_str(), &status) != 0) {
+    if (errno == ENOENT)
+      return false;
+    return makeFailure(categoryOf(errno), "cannot look for the socket {}: {}", path,
+                       std::strerror(errno));
+  }
+  if (!S_ISSOCK(status.st_mode))
+    return makeFailure(Failure::BadArgument, "{} exists and is no socket: choose another path",
+                       path);
+  return true;
+}
+
+llvm::Expected<Descriptor> makeSocket() {
+  Descriptor made(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  if (!made)
+    return makeFailure(Failure::Machine, "cannot make a socket: {}", std::strerror(errno));
+  return made;
+}
+
 /// Makes room for a new socket at `path`: removes one that nobody listens at.
 llvm::Error removeStale(const std::string &path, const sockaddr_un &address) {
-  struct stat status{};
-  if (lstat(path.c_str(), &status) != 0)
-    return errno == ENOENT ? llvm::Error::success()
-                           : fail(Failure::Machine, "{}: {}", path, std::strerror(errno));
-  if (!S_ISSOCK(status.st_mode))
-    return fail(Failure::BadArgument, "{} exists and is no socket: choose another path", path);
-  Descriptor probe(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  llvm::Expected<bool> exists = hasSocket(path);
+  if (!exists)
+    return exists.takeError();
+  if (!*exists)
+    return llvm::Error::success();
+  llvm::Expected<Descriptor> probe = makeSocket();
   if (!probe)
-    return fail(Failure::Machine, "cannot make a socket: {}", std::strerror(errno));
+    return probe.takeError();
   const bool connected =
-      connect(probe.get(), reinterpret_cast<const sockaddr *>(&address), sizeof address) == 0;
+      connect(probe->get(), reinterpret_cast<const sockaddr *>(&address), sizeof address) == 0;
   if (!connected && errno == ECONNREFUSED) {
     if (unlink(path.c_str()) != 0 && errno != ENOENT)
-      return fail(Failure::Machine, "cannot remove the old socket {}: {}", path,
-                  std::strerror(errno));
+      return makeFailure(categoryOf(errno), "cannot remove the old socket {}: {}", path,
+                         std::strerror(errno));
     return llvm::Error::success();
   }
   if (!connected && errno != EAGAIN)
-    return fail(Failure::Machine, "{}: {}", path, std::strerror(errno));
-  const std::optional<PeerIdentity> other = connected ? identityOf(probe.get()) : std::nullopt;
-  return fail(Failure::BadArgument, "another job uses {}{}: give each job a path of its own", path,
-              other && other->pid > 0 ? fmt::format(" (process {} listens there)", other->pid)
-                                      : "");
+    return makeFailure(categoryOf(errno), "cannot see whether another job uses {}: {}", path,
+                       std::strerror(errno));
+  const std::optional<PeerIdentity> other = connected ? identityOf(probe->get()) : std::nullopt;
+  return makeFailure(
+      Failure::BadArgument, "another job uses {}{}: give each job a path of its own", path,
+      other && other->pid > 0 ? fmt::format(" (process {} listens there)", other->pid) : "");
 }
 
 } // namespace
@@ -118,27 +150,29 @@ llvm::Expected<std::unique_ptr<Listener>> Listener::open(const std::string &path
     return address.takeError();
   const std::string folderName = folderOf(path);
   if (mkdir(folderName.c_str(), 0700) != 0 && errno != EEXIST)
-    return fail(Failure::BadArgument, "cannot make the folder {} for the socket: {}", folderName,
-                std::strerror(errno));
+    return makeFailure(Failure::BadArgument, "cannot make the folder {} for the socket: {}",
+                       folderName, std::strerror(errno));
   llvm::Expected<Descriptor> folder = openFolder(path);
   if (!folder)
     return folder.takeError();
   if (!*folder)
-    return fail(Failure::Machine, "the folder {} of the socket is gone", folderName);
+    return makeFailure(Failure::Machine, "the folder {} of the socket is gone", folderName);
   // Two jobs that start at once must not remove each other's socket as an old one.
   if (!lock(folder->get()))
-    return fail(Failure::Machine,
-                "cannot lock the folder {} of the socket: a stopped process may hold it",
-                folderName);
+    return makeFailure(Failure::Machine,
+                       "cannot lock the folder {} of the socket: a stopped process may hold it",
+                       folderName);
   if (llvm::Error error = removeStale(path, *address))
     return error;
 
+  llvm::Expected<Descriptor> made = makeSocket();
+  if (!made)
+    return made.takeError();
   std::unique_ptr<Listener> listener(new Listener);
-  listener->socket = Descriptor(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-  if (!listener->socket)
-    return fail(Failure::Machine, "cannot make a socket: {}", std::strerror(errno));
+  listener->socket = std::move(*made);
   if (bind(listener->get(), reinterpret_cast<sockaddr *>(&*address), sizeof *address) != 0)
-    return fail(Failure::Machine, "cannot make the socket {}: {}", path, std::strerror(errno));
+    return makeFailure(categoryOf(errno), "cannot make the socket {}: {}", path,
+                       std::strerror(errno));
   struct stat status{};
   if (lstat(path.c_str(), &status) == 0) {
     listener->device = status.st_dev;
@@ -148,7 +182,7 @@ llvm::Expected<std::unique_ptr<Listener>> Listener::open(const std::string &path
   listener->folder = std::move(*folder);
   // The kernel caps it at net.core.somaxconn.
   if (listen(listener->get(), 4096) != 0)
-    return fail(Failure::Machine, "cannot listen at {}: {}", path, std::strerror(errno));
+    return makeFailure(Failure::Machine, "cannot listen at {}: {}", path, std::strerror(errno));
   flock(listener->folder.get(), LOCK_UN);
   return listener;
 }
@@ -182,22 +216,28 @@ llvm::Expected<Attempt> connectTo(const std::string &path) {
   Attempt attempt;
   if (!*folder)
     return attempt;
-  Descriptor socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  // Connecting to what is no socket fails as if nobody listened yet.
+  llvm::Expected<bool> exists = hasSocket(path);
+  if (!exists)
+    return exists.takeError();
+  if (!*exists)
+    return attempt;
+  llvm::Expected<Descriptor> socket = makeSocket();
   if (!socket)
-    return fail(Failure::Machine, "cannot make a socket: {}", std::strerror(errno));
-  if (connect(socket.get(), reinterpret_cast<sockaddr *>(&*address), sizeof *address) != 0) {
+    return socket.takeError();
+  if (connect(socket->get(), reinterpret_cast<sockaddr *>(&*address), sizeof *address) != 0) {
     if (errno == EAGAIN || errno == EINTR)
       attempt.busy = true;
     else if (errno != ENOENT && errno != ECONNREFUSED)
-      return fail(Failure::Machine, "cannot connect to {}: {}", path, std::strerror(errno));
+      return makeFailure(categoryOf(errno), "cannot connect to {}: {}", path, std::strerror(errno));
     return attempt;
   }
-  const std::optional<PeerIdentity> hub = identityOf(socket.get());
+  const std::optional<PeerIdentity> hub = identityOf(socket->get());
   if (!hub || hub->uid != geteuid())
-    return fail(Failure::Machine,
-                "{} is served by another user ({}), not by {} who runs this: refused", path,
-                hub ? fmt::format("{}", hub->uid) : "unknown", geteuid());
-  attempt.socket = std::move(socket);
+    return makeFailure(Failure::Machine,
+                       "{} is served by another user ({}), not by {} who runs this: refused", path,
+                       hub ? fmt::format("{}", hub->uid) : "unknown", geteuid());
+  attempt.socket = std::move(*socket);
   return attempt;
 }
 

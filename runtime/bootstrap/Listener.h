@@ -36,7 +36,8 @@ private:
   ino_t inode = 0;
 };
 
-/// One attempt to connect. Errors: a folder or a listener that is not this user's.
+/// One attempt to connect. Errors: a path at which rank 0 could not listen either, a listener
+/// that is not this user's.
 struct Attempt {
   Descriptor socket; ///< not open: nobody is there yet
   bool busy = false; ///< somebody listens, with a full queue

@@ -1,11 +1,8 @@
 //===- Monitor.cpp ----------------------------------------------------------===//
 #include "runtime/bootstrap/Monitor.h"
-#include <fmt/format.h>
 
 #include "runtime/bootstrap/Connection.h"
 #include "runtime/bootstrap/Handles.h"
-
-#include <fmt/format.h>
 
 #include <pthread.h>
 #include <sys/eventfd.h>
@@ -58,8 +55,6 @@ struct Monitor::State {
   Gone gone;
   Tick tick;
   std::vector<Watch> watches;
-  std::unique_ptr<std::atomic<bool>[]> isGone;
-  int64_t ranks = 0;
   Descriptor stop;
   pthread_t thread{};
   bool inChild = false;
@@ -74,8 +69,8 @@ struct Monitor::State {
 
 void Monitor::State::report(Watch &watch, const std::string &how) {
   watch.isDone = true;
-  isGone[size_t(watch.rank)].store(true, std::memory_order_release);
-  gone(watch.rank, bootstrap::nameRank(watch.rank, watch.pid) + how);
+  const std::string process = watch.pid > 0 ? fmt::format(" {}", watch.pid) : "";
+  gone(watch.rank, fmt::format("its process{} {}", process, how));
 }
 
 /// Nobody sends anything after the meeting; what comes all the same is thrown away.
@@ -115,14 +110,14 @@ Clock::time_point Monitor::State::look(Clock::time_point until) {
     if (!polled[i].revents || watch.isDone)
       continue;
     if (polled[i].fd == watch.pidfd.get())
-      report(watch, " ended" + describeEnd(watch.pidfd.get()));
+      report(watch, "ended" + describeEnd(watch.pidfd.get()));
     else
       readSocket(watch);
   }
   const Clock::time_point now = Clock::now();
   for (Watch &watch : watches)
     if (!watch.isDone && watch.hungUp && now >= *watch.hungUp + patience)
-      report(watch, " closed its connection");
+      report(watch, "closed its connection");
   return now;
 }
 
@@ -144,12 +139,9 @@ llvm::Expected<std::unique_ptr<Monitor>> Monitor::start(Meeting &meeting, Gone g
   auto state = std::make_unique<State>();
   state->gone = std::move(gone);
   state->tick = std::move(tick);
-  state->ranks = meeting.ranks;
-  state->isGone = std::make_unique<std::atomic<bool>[]>(size_t(meeting.ranks));
   state->stop = Descriptor(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   if (!state->stop)
-    return llvm::make_error<RuntimeError>(
-        Failure::Machine, fmt::format("cannot make an eventfd: {}", std::strerror(errno)));
+    return makeFailure(Failure::Machine, "cannot make an eventfd: {}", std::strerror(errno));
   for (int64_t rank = 0; rank < meeting.ranks; ++rank) {
     PeerLink &peer = meeting.peers[size_t(rank)];
     if (!peer.pidfd && !peer.socket)
@@ -174,9 +166,8 @@ llvm::Expected<std::unique_ptr<Monitor>> Monitor::start(Meeting &meeting, Gone g
       state.get());
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
   if (error != 0)
-    return llvm::make_error<RuntimeError>(
-        Failure::Machine, fmt::format("cannot start the thread that watches the other ranks: {}",
-                                      std::strerror(error)));
+    return makeFailure(Failure::Machine, "cannot start the thread that watches the other ranks: {}",
+                       std::strerror(error));
   return std::unique_ptr<Monitor>(new Monitor(std::move(state)));
 }
 
@@ -189,11 +180,6 @@ Monitor::~Monitor() {
   while (write(state->stop.get(), &one, sizeof one) < 0 && errno == EINTR)
     ;
   pthread_join(state->thread, nullptr);
-}
-
-bool Monitor::isGone(int64_t rank) const {
-  return rank >= 0 && rank < state->ranks &&
-         state->isGone[size_t(rank)].load(std::memory_order_acquire);
 }
 
 void Monitor::closeSockets() {

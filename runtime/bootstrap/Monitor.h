@@ -9,14 +9,15 @@
 #include "runtime/bootstrap/Rendezvous.h"
 
 #include <functional>
-#include <thread>
+#include <memory>
+#include <string>
 
 namespace ccl {
 
 class Monitor {
 public:
-  /// Called on the monitor's thread, once for each peer that is gone: "rank 3 (process
-  /// 4711) ended: killed by signal 9" as far as that is known.
+  /// Called on the monitor's thread, once for each peer that is gone: "its process 4711
+  /// ended: killed by signal 9 (Killed)" as far as that is known.
   using Gone = std::function<void(int64_t rank, const std::string &how)>;
   /// Called on the monitor's thread at the start and then about every `tickInterval`.
   using Tick = std::function<void()>;
@@ -27,8 +28,6 @@ public:
   /// Stops the thread and closes what it watches.
   ~Monitor();
 
-  /// Whether `rank` was reported.
-  bool isGone(int64_t rank) const;
   /// For fault injection: closes this rank's sockets while it lives on.
   void closeSockets();
   /// In a forked child: closes the descriptors without touching the thread, which exists in

@@ -1,12 +1,9 @@
 //===- Rendezvous.cpp -------------------------------------------------------===//
 #include "runtime/bootstrap/Rendezvous.h"
-#include <fmt/format.h>
 
 #include "runtime/bootstrap/Handles.h"
 #include "runtime/bootstrap/Hub.h"
 #include "runtime/bootstrap/Visitor.h"
-
-#include <fmt/format.h>
 
 #include <sys/stat.h>
 
@@ -44,10 +41,10 @@ llvm::Expected<Meeting> meet(const JoinOptions &options, Descriptor arena, int64
   for (int socket : options.sockets)
     sockets.emplace_back(socket);
   if (std::string problem = problemOf(options); !problem.empty())
-    return llvm::make_error<RuntimeError>(Failure::BadArgument, std::move(problem));
+    return makeFailure(Failure::BadArgument, "{}", problem);
   if (std::string problem = bootstrap::arenaProblem(arena.get(), arenaBytes); !problem.empty())
-    return llvm::make_error<RuntimeError>(
-        Failure::Machine, "the arena of this rank is refused: " + problem, options.rank);
+    return makeFailureOf(options.rank, Failure::Machine, "the arena of this rank is refused: {}",
+                         problem);
   if (options.ranks == 1) {
     Meeting meeting;
     meeting.peers.resize(1);

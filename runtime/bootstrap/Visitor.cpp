@@ -5,8 +5,6 @@
 #include "runtime/bootstrap/Handles.h"
 #include "runtime/bootstrap/Listener.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 
 namespace ccl::bootstrap {
@@ -17,13 +15,6 @@ using namespace std::chrono_literals;
 /// Rank 0 knows our deadline and says who is missing; this is for its words to arrive.
 constexpr auto grace = 500ms;
 constexpr size_t mostDescriptors = 64; ///< of one message of the hub
-
-template <typename... T>
-llvm::Error error(Failure category, int64_t culprit, fmt::format_string<T...> format,
-                  T &&...values) {
-  return llvm::make_error<RuntimeError>(category, fmt::format(format, std::forward<T>(values)...),
-                                        culprit);
-}
 
 } // namespace
 
@@ -92,13 +83,14 @@ llvm::Error Visitor::connect() {
     if (wasConnected && !attempt->busy && !refusedSince)
       refusedSince = now;
     if (refusedSince && now - *refusedSince >= grace)
-      return error(Failure::Machine, 0, "rank 0 ended, or gave up, before it let rank {} in at {}",
-                   options.rank, options.path);
+      return makeFailureOf(0, Failure::Machine,
+                           "rank 0 ended, or gave up, before it let rank {} in at {}", options.rank,
+                           options.path);
     if (now >= deadline)
-      return error(Failure::Timeout, 0, "timed out after {} ms: rank 0 of {} did not come: {} {}",
-                   millisecondsSince(begin), options.ranks,
-                   attempt->busy ? "too many connections wait at" : "nobody listens at",
-                   options.path);
+      return makeFailureOf(
+          0, Failure::Timeout, "timed out after {} ms: rank 0 of {} did not come: {} {}",
+          millisecondsSince(begin), options.ranks,
+          attempt->busy ? "too many connections wait at" : "nobody listens at", options.path);
     std::vector<pollfd> nothing;
     pollUntil(nothing, std::min(now + pause, deadline));
     pause = std::min(pause * 2, 32ms);
@@ -122,8 +114,8 @@ llvm::Error Visitor::talk() {
   connection->queue(makeHello(), {arena.get(), pidfd.get()});
   sendAll(deadline);
   if (CCL_FAULT(Connect, options.rank))
-    return tell(
-        error(Failure::Machine, options.rank, "rank {} was told to fail at connect", options.rank));
+    return tell(makeFailureOf(options.rank, Failure::Machine, "rank {} was told to fail at connect",
+                              options.rank));
   while (!done) {
     const bool sent = sendAll(deadline + grace);
     // Also after a broken send: the hub's last words may be there.
@@ -133,7 +125,7 @@ llvm::Error Visitor::talk() {
         return e;
       continue;
     case Connection::Received::Rubbish:
-      return error(Failure::Machine, 0, "rank 0 sent something that is no message");
+      return makeFailureOf(0, Failure::Machine, "rank 0 sent something that is no message");
     case Connection::Received::Closed:
       if (byPath && !accepted && Clock::now() < deadline)
         return llvm::Error::success();
@@ -143,9 +135,9 @@ llvm::Error Visitor::talk() {
     if (broken && !waitForMessage(Clock::now() + grace))
       return lost();
     if (!sent || (!broken && !waitForMessage(deadline + grace)))
-      return error(Failure::Timeout, 0, "timed out after {} ms: rank 0 {}",
-                   millisecondsSince(begin),
-                   accepted ? "let us in and then did not answer" : "does not answer");
+      return makeFailureOf(0, Failure::Timeout, "timed out after {} ms: rank 0 {}",
+                           millisecondsSince(begin),
+                           accepted ? "let us in and then did not answer" : "does not answer");
   }
   return llvm::Error::success();
 }
@@ -155,16 +147,16 @@ llvm::Error Visitor::lost() {
   const char *what = hubPidfd < 0              ? "ended, or closed its connection,"
                      : hasEnded(hubPidfd, 100) ? "ended"
                                                : "closed its connection";
-  return error(Failure::Machine, 0, "{} {} before all had met", nameRank(0, meeting.peers[0].pid),
-               what);
+  return makeFailureOf(0, Failure::Machine, "{} {} before all had met",
+                       nameRank(0, meeting.peers[0].pid), what);
 }
 
 llvm::Error Visitor::handle() {
   const Message &message = connection->message;
   if (message.protocol != protocolVersion)
-    return error(Failure::Mismatch, -1,
-                 "rank 0 is ccl {} (protocol {}), rank {} is ccl {} (protocol {})",
-                 versionOf(message), message.protocol, options.rank, CCL_VERSION, protocolVersion);
+    return makeFailure(
+        Failure::Mismatch, "rank 0 is ccl {} (protocol {}), rank {} is ccl {} (protocol {})",
+        versionOf(message), message.protocol, options.rank, CCL_VERSION, protocolVersion);
   switch (message.kind) {
   case Kind::Accepted: accepted = true; return llvm::Error::success();
   case Kind::Peers: return takePeers();
@@ -176,7 +168,7 @@ llvm::Error Visitor::handle() {
   case Kind::Failed: return llvm::make_error<RuntimeError>(toError(message));
   default: break;
   }
-  return error(Failure::Machine, 0, "rank 0 sent an unexpected message");
+  return makeFailureOf(0, Failure::Machine, "rank 0 sent an unexpected message");
 }
 
 /// Takes a batch of arenas and pidfds; says Ready after the last.
@@ -185,17 +177,14 @@ llvm::Error Visitor::takePeers() {
   std::vector<Descriptor> handles = std::move(connection->descriptors);
   connection->descriptors.clear();
   if (message.first != met || message.count < 1 || message.count > options.ranks - met)
-    return error(Failure::Machine, 0, "rank 0 sent an unexpected message");
+    return makeFailureOf(0, Failure::Machine, "rank 0 sent an unexpected message");
   if (connection->lostDescriptors)
-    return tell(error(Failure::Machine, options.rank,
-                      "rank {} has no file descriptors left to meet {} ranks: raise "
-                      "RLIMIT_NOFILE (ulimit -n) by at least {}",
-                      options.rank, options.ranks, 2 * options.ranks));
+    return tell(noDescriptorsLeft(options.rank, options.ranks));
   const int64_t end = met + message.count;
   const bool hasOwn = options.rank >= met && options.rank < end;
   if (handles.size() != size_t(2 * (message.count - hasOwn)))
-    return tell(error(Failure::Machine, 0, "rank 0 sent {} descriptors for {} ranks",
-                      handles.size(), message.count - hasOwn));
+    return tell(makeFailureOf(0, Failure::Machine, "rank 0 sent {} descriptors for {} ranks",
+                              handles.size(), message.count - hasOwn));
   for (size_t next = 0; met < end; ++met) {
     if (met == options.rank)
       continue;
@@ -205,16 +194,16 @@ llvm::Error Visitor::takePeers() {
     const std::optional<pid_t> pid = pidOf(peer.pidfd.get());
     std::string problem = arenaProblem(peer.arena.get(), arenaBytes);
     if (!problem.empty() || !pid)
-      return tell(error(Failure::Machine, met, "rank {} refuses what it got of {}: {}",
-                        options.rank, nameRank(met, pid.value_or(0)),
-                        pid ? "the arena: " + problem : "no pidfd"));
+      return tell(makeFailureOf(met, Failure::Machine, "rank {} refuses what it got of {}: {}",
+                                options.rank, nameRank(met, pid.value_or(0)),
+                                pid ? "the arena: " + problem : "no pidfd"));
     peer.pid = *pid;
   }
   if (met < options.ranks)
     return llvm::Error::success();
   if (CCL_FAULT(Exchange, options.rank))
-    return tell(error(Failure::Machine, options.rank, "rank {} was told to fail at exchange",
-                      options.rank));
+    return tell(makeFailureOf(options.rank, Failure::Machine,
+                              "rank {} was told to fail at exchange", options.rank));
   connection->queue(makeMessage(Kind::Ready));
   return llvm::Error::success();
 }

@@ -4,8 +4,8 @@ Everything is measured in one run: the contestants take turns, in another order 
 and what is compared is their times of the same turn. Printed is the median over all turns
 of (ours / peer), under 1 where we are faster, with the smallest and the largest.
 
-Fair means here: peers are bound to cores where there is one for each rank, and told to
-yield where there is not; buffers are touched and calls warmed up; floats, sums, root 0, out
+Fair means here: ranks are bound to cores where there is one for each (`ccl run` does that by
+itself), and peers are told to yield where there is not; buffers are touched and calls warmed up; floats, sums, root 0, out
 of place (a broadcast in place, since MPI knows no other); calls follow each other without a
 barrier; the slowest rank's mean counts, on both sides. Each side runs the algorithm that it
 chooses itself. Peers that are not installed are skipped by name.
@@ -19,6 +19,7 @@ import math
 import os
 import pathlib
 import shutil
+import signal
 import statistics
 import subprocess
 import sys
@@ -284,6 +285,7 @@ def parse():
 
 def main():
     arguments = parse()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # the folder below goes, too
     skipped = {}
     with tempfile.TemporaryDirectory() as folder:
         contestants = [Ours(arguments.ccl, arguments.transport, arguments.algorithm, folder)]

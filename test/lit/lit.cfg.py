@@ -1,4 +1,5 @@
 # How lit runs our tests. lit.site.cfg.py in the build tree sets the paths (ccl_*).
+import fcntl
 import glob
 import importlib.util
 import os
@@ -14,19 +15,29 @@ config.suffixes = [".mlir", ".test"]
 # Inputs of tests, not tests.
 config.excludes = ["Inputs"]
 config.test_source_root = os.path.dirname(__file__)
+
+# What tests write (%t, the code cache) must not meet what another run writes: who comes while
+# another is here takes a folder of its own. What a finished run left goes.
 config.test_exec_root = os.path.join(config.ccl_build, "test", "lit")
+os.makedirs(config.test_exec_root, exist_ok=True)
+for old in glob.glob(os.path.join(config.test_exec_root, "run-*")):
+    if not os.path.exists("/proc/" + old.rpartition("-")[2]):
+        shutil.rmtree(old, ignore_errors=True)
+try:
+    # Held until this process ends.
+    fcntl.flock(os.open(os.path.join(config.test_exec_root, "lock"), os.O_CREAT | os.O_RDWR, 0o600),
+                fcntl.LOCK_EX | fcntl.LOCK_NB)
+except BlockingIOError:
+    config.test_exec_root = os.path.join(config.test_exec_root, f"run-{os.getpid()}")
 
 # The sanitizers make everything slower.
 lit_config.maxIndividualTestTime = 360 if config.ccl_sanitize else 120
 
 # Nobody's settings from outside, and no object code of an earlier build.
-# Two runs at once have one each; what a finished run left goes.
+cache = os.path.join(config.test_exec_root, "cache")
+shutil.rmtree(cache, ignore_errors=True)
 os.makedirs(config.test_exec_root, exist_ok=True)
-for old in glob.glob(os.path.join(config.test_exec_root, "cache-*")):
-    if not os.path.exists("/proc/" + old.rpartition("-")[2]):
-        shutil.rmtree(old, ignore_errors=True)
-cache = os.path.join(config.test_exec_root, f"cache-{os.getpid()}")
-os.makedirs(cache, mode=0o700, exist_ok=True)
+os.mkdir(cache, mode=0o700)
 for name in list(config.environment):
     if name.startswith("CCL_"):
         del config.environment[name]

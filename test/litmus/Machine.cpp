@@ -77,32 +77,32 @@ private:
 
 void Explorer::load(const State &state, int t, const Instruction &in, Step step,
                     std::vector<std::pair<Step, State>> &next) {
-  const auto &messages = state.messages[size_t(in.location)];
-  const int pc = state.threads[size_t(t)].pc + 1;
-  for (size_t m = state.threads[size_t(t)].view[size_t(in.location)]; m < messages.size(); ++m) {
-    if (in.kind == Instruction::Await && !in.condition.holds(messages[m].value))
-      continue;
-    State after = state;
-    after.observe(t, in.location, m, in.order);
-    if (in.reg >= 0)
-      after.threads[size_t(t)].registers[size_t(in.reg)] = messages[m].value;
-    advance(after, t, pc);
-    step.detail = fmt::format("reads {}", messages[m].value);
-    next.emplace_back(step, std::move(after));
-  }
-  if (in.abort < 0)
-    return;
-  const auto &aborts = state.messages[size_t(in.abort)];
-  for (size_t m = state.threads[size_t(t)].view[size_t(in.abort)]; m < aborts.size(); ++m) {
-    if (aborts[m].value == 0)
-      continue;
-    State after = state;
-    after.observe(t, in.abort, m, in.abortOrder);
-    advance(after, t, code(t).labels[size_t(in.target)]);
-    step.detail =
-        fmt::format("gives up: {} is {}", model.locations[size_t(in.abort)].name, aborts[m].value);
-    next.emplace_back(step, std::move(after));
-  }
+  const Thread &thread = state.threads[size_t(t)];
+  // Whatever the view allows and `fits` may be what is read.
+  auto readFrom = [&](Location x, Order order, auto fits, int pc, const std::string &says) {
+    const auto &messages = state.messages[size_t(x)];
+    for (size_t m = thread.view[size_t(x)]; m < messages.size(); ++m) {
+      const int value = messages[m].value;
+      if (!fits(value))
+        continue;
+      State after = state;
+      after.observe(t, x, m, order);
+      if (in.reg >= 0)
+        after.threads[size_t(t)].registers[size_t(in.reg)] = value;
+      advance(after, t, pc);
+      step.detail = fmt::format("{} {}", says, value);
+      next.emplace_back(step, std::move(after));
+    }
+  };
+  auto endsWait = [&](int value) {
+    return in.kind != Instruction::Await || in.condition.holds(value);
+  };
+  readFrom(in.location, in.order, endsWait, thread.pc + 1, "reads");
+  if (in.abort >= 0)
+    readFrom(
+        in.abort, in.abortOrder, [](int value) { return value != 0; },
+        code(t).labels[size_t(in.target)],
+        fmt::format("gives up: {} is", model.locations[size_t(in.abort)].name));
 }
 
 void Explorer::store(const State &state, int t, const Instruction &in, Step step,

@@ -294,8 +294,6 @@ Model failure(const Shape &shape, bool aborts, const Rules &rules) {
     t.bind(end);
   }
   for (int r = 0; r < mortal; ++r) {
-    if (r > 0 && !rules.everybodyWatches)
-      continue;
     ThreadCode &monitor = model.thread(fmt::format("monitor{}", r));
     monitor.daemon = true;
     monitor.await(gone, equal(1), Order::Relaxed);
@@ -387,20 +385,20 @@ Model leaving(int ranks, const Rules &rules) {
 Model splitting(int ranks, const Rules &rules) {
   Model model;
   Builder builder(model, {.ranks = ranks, .data = {Data::None}}, rules);
-  const Location offer = model.atomic("offer");
-  const std::vector<Location> blocks = {model.plain("child1"), model.plain("child2")};
+  const Location child = model.atomic("child");
+  const std::vector<Location> blocks = {model.plain("block1"), model.plain("block2")};
   for (int r = 0; r < ranks; ++r) {
     ThreadCode &t = model.thread(rankName(r));
     for (int split = 1, operation = 1; split <= 2; ++split) {
       builder.enter(t, r, operation++, split, -1);
       if (r == 0) {
         t.write(blocks[size_t(split - 1)], 1);
-        t.store(offer, split, Order::Release);
+        t.store(child, split, Order::Release);
       }
       if (rules.publishes)
         builder.enter(t, r, operation++, split, -1);
-      t.load(offer, 0, Order::Acquire);
-      t.expect(0, equal(split), "the offer is that of this split");
+      t.load(child, 0, Order::Acquire);
+      t.expect(0, equal(split), "child is that of this split");
       t.read(blocks[size_t(split - 1)], 0);
       t.expect(0, equal(1), "the child's block is complete");
     }
@@ -411,11 +409,11 @@ Model splitting(int ranks, const Rules &rules) {
 Model rebuilding(int ranks, const Rules &rules) {
   Model model;
   const Location decidedBy = model.atomic("decidedBy");
-  std::vector<Location> rejoins, offers, blocks;
+  std::vector<Location> rejoins, successors, blocks;
   for (int r = 0; r < ranks; ++r) {
     rejoins.push_back(model.atomic(fmt::format("rejoins{}", r)));
-    offers.push_back(model.atomic(fmt::format("offer{}", r)));
-    blocks.push_back(model.plain(fmt::format("child{}", r)));
+    successors.push_back(model.atomic(fmt::format("successor{}", r)));
+    blocks.push_back(model.plain(fmt::format("block{}", r)));
   }
   for (int r = 0; r < ranks; ++r) {
     const size_t me = size_t(r);
@@ -430,7 +428,7 @@ Model rebuilding(int ranks, const Rules &rules) {
       t.branchIf(1, differs(0), decided);
     }
     t.write(blocks[me], 10 + r);
-    t.store(offers[me], 1, Order::Release);
+    t.store(successors[me], 1, Order::Release);
     if (rules.oneDecides)
       t.compareExchange(decidedBy, 0, r + 1, rules.decide);
     else
@@ -440,8 +438,8 @@ Model rebuilding(int ranks, const Rules &rules) {
     for (int other = 0; other < ranks; ++other) {
       const Label next = t.label();
       t.branchIf(0, differs(other + 1), next);
-      t.load(offers[size_t(other)], 1, Order::Acquire);
-      t.expect(1, equal(1), "who decided has made an offer");
+      t.load(successors[size_t(other)], 1, Order::Acquire);
+      t.expect(1, equal(1), "who decided has made a block");
       t.read(blocks[size_t(other)], 2);
       t.branchIf(2, differs(0), end);
       t.bind(next);

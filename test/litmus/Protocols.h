@@ -32,7 +32,6 @@ struct Rules {
   bool oneNamesIt = true;        ///< exchange; else a plain store
   bool recordIsLocked = true;    ///< against the other threads of the rank
   bool waitsLookForFailure = true;
-  bool everybodyWatches = true; ///< every process has a monitor, not only that of rank 0
   bool returnsBeforeReuse = false;
   // Leaving.
   Order leave = Order::AcqRel;

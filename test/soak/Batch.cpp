@@ -7,34 +7,14 @@
 
 namespace ccl::soak {
 
-using cli::Lengths;
-
 //===----------------------------------------------------------------------===//
 // Launches of the matrix
 //===----------------------------------------------------------------------===//
 
-/// Lengths as of `ccl run --uneven`, from the counts of the matrix. Of an all_to_all they are
-/// those of a symmetric matrix, if they are for a launch in place.
-static Lengths unevenLengths(const model::Contract &contract, int64_t number, bool symmetric) {
-  const std::vector<int64_t> &counts = matrixCounts();
-  auto count = [&](int64_t i) { return counts[size_t((i * 5 + number) % int64_t(counts.size()))]; };
-  std::vector<std::vector<int64_t>> rows;
-  const bool pairs = contract.collective == model::Collective::AllToAll ||
-                     contract.collective == model::Collective::AllToAllV;
-  for (int64_t p = 0; p < (pairs ? contract.ranks : 1); ++p) {
-    std::vector<int64_t> &row = rows.emplace_back();
-    for (int64_t q = 0; q < contract.ranks; ++q)
-      row.push_back(count(!pairs      ? q
-                          : symmetric ? std::min(p, q) + 3 * std::max(p, q)
-                                      : p + 2 * q));
-  }
-  return llvm::cantFail(cli::unevenLengths(contract, rows));
-}
-
 std::vector<Launch> matrixLaunches(const Compiled &program, int64_t number, Milliseconds timeout) {
   const model::Contract &contract = program.workload->contract();
   std::vector<Launch> launches;
-  auto add = [&](Lengths lengths, bool inPlace) {
+  auto add = [&](cli::Lengths lengths, bool inPlace) {
     Launch &launch = launches.emplace_back();
     launch.program = &program;
     launch.lengths = std::move(lengths);
@@ -42,12 +22,17 @@ std::vector<Launch> matrixLaunches(const Compiled &program, int64_t number, Mill
     launch.round = uint64_t(number) * 64 + launches.size();
     launch.timeout = timeout;
   };
+  const std::vector<int64_t> &counts = matrixCounts();
   for (bool inPlace : {false, true}) {
-    for (int64_t count : matrixCounts())
+    for (int64_t count : counts)
       add(count, inPlace);
     if (model::hasUnevenForm(contract.collective))
-      for (int64_t i = 0; i < 2; ++i)
-        add(unevenLengths(contract, number + i, inPlace), inPlace);
+      for (int64_t i = number; i < number + 2; ++i)
+        add(unevenLengths(contract, inPlace,
+                          [&](int64_t p, int64_t q) {
+                            return counts[size_t(((2 * p + q) * 5 + i) % int64_t(counts.size()))];
+                          }),
+            inPlace);
   }
   return launches;
 }

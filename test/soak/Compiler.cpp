@@ -88,7 +88,7 @@ llvm::Expected<Compiled> compileUnit(const Unit &unit) {
   mlir::FailureOr<Plan> plan = compilation.run();
   if (mlir::failed(plan))
     return llvm::createStringError(llvm::inconvertibleErrorCode(), compilation.said.c_str());
-  auto workload = std::make_unique<cli::Workload>(plan->contract, unit.type, unit.reduction);
+  auto workload = std::make_unique<cli::Workload>(plan->contract, unit.type);
   auto program = LoadedProgram::load(std::move(*plan));
   if (!program)
     return program.takeError();

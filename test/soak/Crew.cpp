@@ -5,7 +5,6 @@
 #include "runtime/Backoff.h"
 
 #include <signal.h>
-#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -74,14 +73,14 @@ llvm::Error onProcesses(const Crew &crew, const Body &body, Report &found) {
 
 std::string_view name(Kind kind) { return kind == Kind::Threads ? "threads" : "processes"; }
 
-std::optional<std::vector<Kind>> parseKinds(std::string_view text) {
+llvm::Expected<std::vector<Kind>> parseKinds(std::string_view text) {
   if (text == "threads")
     return std::vector{Kind::Threads};
   if (text == "processes")
     return std::vector{Kind::Processes};
   if (text == "both")
     return std::vector{Kind::Threads, Kind::Processes};
-  return std::nullopt;
+  return makeFailure(Failure::BadArgument, "expected threads, processes or both, got {}", text);
 }
 
 std::string waitForChild(pid_t child, const std::atomic<int64_t> &progress, Milliseconds patience) {
@@ -107,23 +106,17 @@ std::string waitForChild(pid_t child, const std::atomic<int64_t> &progress, Mill
 
 std::string runCrew(const Crew &crew, const Body &body, const std::atomic<int64_t> &progress) {
   const Shared<Report> found;
-  std::fflush(nullptr);
-  const pid_t parent = getpid(), child = fork();
-  if (child < 0)
-    return fmt::format("cannot fork: {}", strerror(errno));
-  if (child == 0) {
+  const pid_t child = cli::forkChild([&] {
     setpgid(0, 0);
-    prctl(PR_SET_PDEATHSIG, SIGKILL);
-    if (getppid() != parent)
-      _exit(3);
     llvm::Error error =
         crew.kind == Kind::Threads ? onThreads(crew, body) : onProcesses(crew, body, *found);
     const bool failed = bool(error);
     if (failed)
       report(*found, llvm::toString(std::move(error)));
-    std::fflush(nullptr);
-    _exit(failed);
-  }
+    return int(failed);
+  });
+  if (child < 0)
+    return fmt::format("cannot fork: {}", strerror(errno));
   setpgid(child, child); // so that it is done whoever comes first
   std::string ended = waitForChild(child, progress, 4 * crew.timeout);
   return found->taken ? std::string(found->text) : ended;

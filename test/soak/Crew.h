@@ -20,7 +20,7 @@ namespace ccl::soak {
 enum class Kind : uint8_t { Threads, Processes };
 std::string_view name(Kind kind);
 /// "threads", "processes", "both".
-std::optional<std::vector<Kind>> parseKinds(std::string_view text);
+llvm::Expected<std::vector<Kind>> parseKinds(std::string_view text);
 
 /// Values that children share with this process; zero at first.
 template <typename T>

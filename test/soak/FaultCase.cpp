@@ -1,11 +1,9 @@
 //===- FaultCase.cpp - Forks the ranks, lets one fail, judges ------------------------------===//
 #include "test/soak/FaultCase.h"
 
-#include <fmt/ranges.h>
+#include "frontend/cli/Forked.h"
 
 #include <signal.h>
-#include <sys/prctl.h>
-#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -25,7 +23,7 @@ constexpr Milliseconds longestCase{30000};
 
 class Job {
 public:
-  Job(const FaultCase &fault, const ProgramPool &pool)
+  Job(const FaultCase &fault, const Pool &pool)
       : fault(fault), pool(pool), reports(size_t(fault.ranks)), processes(size_t(fault.ranks)) {}
   ~Job();
   Verdict run();
@@ -61,7 +59,7 @@ private:
   }
 
   const FaultCase &fault;
-  const ProgramPool &pool;
+  const Pool &pool;
   Shared<RankReport> reports;
   std::vector<Process> processes;
   const int64_t begun = nowNanoseconds();
@@ -79,43 +77,18 @@ Job::~Job() {
 }
 
 bool Job::forkRanks() {
-  std::vector<int> hub, spokes;
-  for (int64_t r = 1; r < fault.ranks; ++r) {
-    int ends[2];
-    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0)
-      return problem(fmt::format("no socketpair: {}", strerror(errno))), false;
-    hub.push_back(ends[0]);
-    spokes.push_back(ends[1]);
-  }
-  std::fflush(nullptr);
-  const pid_t parent = getpid();
+  llvm::Expected<bootstrap::Star> star = bootstrap::Star::make(fault.ranks);
+  if (!star)
+    return problem(llvm::toString(star.takeError())), false;
   for (int64_t r = 0; r < fault.ranks; ++r) {
-    const pid_t pid = fork();
-    if (pid == 0) {
-      prctl(PR_SET_PDEATHSIG, SIGKILL);
-      if (getppid() != parent)
-        _exit(3);
-      std::vector<int> mine;
-      for (size_t i = 0; i < hub.size(); ++i) {
-        const bool isMine = r == 0 || int64_t(i) + 1 == r;
-        const int end = r == 0 ? hub[i] : spokes[i];
-        close(r == 0 ? spokes[i] : hub[i]);
-        if (isMine)
-          mine.push_back(end);
-        else
-          close(end);
-      }
-      runFaultRank(fault, r, std::move(mine), pool, reports[size_t(r)]);
-      std::fflush(nullptr);
-      _exit(0);
-    }
+    const pid_t pid = cli::forkChild([&] {
+      runFaultRank(fault, r, star->keep(r), pool, reports[size_t(r)]);
+      return 0;
+    });
     if (pid < 0)
       problem(fmt::format("no fork: {}", strerror(errno)));
     processes[size_t(r)].pid = pid;
   }
-  for (const std::vector<int> &sockets : {hub, spokes})
-    for (int socket : sockets)
-      close(socket);
   return verdict.problem.empty();
 }
 
@@ -360,7 +333,7 @@ std::string FaultCase::str() const {
                      seed);
 }
 
-Verdict runFaultCase(const FaultCase &fault, const ProgramPool &pool) {
+Verdict runFaultCase(const FaultCase &fault, const Pool &pool) {
   Job job(fault, pool);
   Verdict verdict = job.run();
   if (!verdict.problem.empty())

@@ -9,14 +9,9 @@
 #include "runtime/Faults.h"
 #include "test/soak/Crew.h"
 #include "test/soak/Footprint.h"
-#include "test/soak/Launches.h"
-
-#include <map>
+#include "test/soak/Pool.h"
 
 namespace ccl::soak {
-
-/// Programs by number of ranks, compiled before anything is forked.
-using ProgramPool = std::map<int64_t, std::vector<Compiled>>;
 
 struct FaultCase {
   int64_t ranks = 2, victim = 0;
@@ -60,8 +55,8 @@ struct RankReport {
 };
 
 /// The part of one rank, in its own process.
-void runFaultRank(const FaultCase &fault, int64_t rank, std::vector<int> sockets,
-                  const ProgramPool &pool, RankReport &report);
+void runFaultRank(const FaultCase &fault, int64_t rank, std::vector<int> sockets, const Pool &pool,
+                  RankReport &report);
 
 struct Verdict {
   std::string problem;     ///< "": all is as it should be
@@ -71,7 +66,7 @@ struct Verdict {
   int64_t survivorsRebuilt = 0;
 };
 /// Runs it. At its end there are no children.
-Verdict runFaultCase(const FaultCase &fault, const ProgramPool &pool);
+Verdict runFaultCase(const FaultCase &fault, const Pool &pool);
 
 int64_t nowNanoseconds();
 

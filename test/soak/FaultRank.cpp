@@ -1,13 +1,14 @@
 //===- FaultRank.cpp - What a rank does until something happens, and then -----------------===//
 #include "test/soak/Dice.h"
 #include "test/soak/FaultCase.h"
+#include "test/soak/Launches.h"
 
 #include <cstring>
 
 namespace ccl::soak {
 namespace {
 
-constexpr int64_t mostBytes = 4 << 20;
+constexpr int64_t mostRowBytes = 4 << 20;
 /// A stopped rank is waited for in vain, as it might come.
 constexpr Milliseconds rebuildTimeout{1000}, rebuildTimeoutOfDead{8000};
 
@@ -19,8 +20,8 @@ void note(char (&to)[n], const std::string &text) {
 
 class FaultRank {
 public:
-  FaultRank(const FaultCase &fault, int64_t rank, const ProgramPool &pool, RankReport &report)
-      : fault(fault), rank(rank), pool(pool), report(report), buffers(mostBytes),
+  FaultRank(const FaultCase &fault, int64_t rank, const Pool &pool, RankReport &report)
+      : fault(fault), rank(rank), pool(pool), report(report), buffers(mostRowBytes + rowMargin),
         timeout(fault.action == faults::Action::Stop ? stoppedTimeout : deadTimeout) {}
   void run(std::vector<int> sockets);
 
@@ -39,7 +40,7 @@ private:
 
   const FaultCase &fault;
   const int64_t rank;
-  const ProgramPool &pool;
+  const Pool &pool;
   RankReport &report;
   LaunchingRank buffers;
   const Milliseconds timeout;
@@ -63,11 +64,11 @@ void FaultRank::failed(llvm::Error error, bool joining) {
 
 /// A random launch, the same on all ranks. Returns what is wrong with its result, or "".
 llvm::Expected<std::string> FaultRank::launch(Member &member, Dice dice) {
-  const Compiled &program = dice.pick(pool.at(member.ranks()));
+  const Compiled &program = dice.pick(pool.ofRanks(member.ranks()));
   Launch launch;
   launch.program = &program;
   const int64_t most = dice.chance(20) ? 30000 : 700;
-  launch.lengths = cli::Lengths(dice.below(most));
+  launch.lengths = dice.below(std::min(most, mostElements(program, mostRowBytes)));
   launch.inPlace = dice.chance(50);
   launch.round = dice.next();
   launch.microBatches = dice.chance(20) ? 3 : 0;
@@ -164,8 +165,8 @@ void FaultRank::run(std::vector<int> sockets) {
 
 } // namespace
 
-void runFaultRank(const FaultCase &fault, int64_t rank, std::vector<int> sockets,
-                  const ProgramPool &pool, RankReport &report) {
+void runFaultRank(const FaultCase &fault, int64_t rank, std::vector<int> sockets, const Pool &pool,
+                  RankReport &report) {
   FaultRank(fault, rank, pool, report).run(std::move(sockets));
 }
 

@@ -1,16 +1,15 @@
 //===- FaultsVerb.cpp - soak faults: ranks die, stop and go deaf ----------------------------===//
+#include "frontend/cli/Forked.h"
 #include "test/soak/Dice.h"
 #include "test/soak/FaultCase.h"
 #include "test/soak/Soak.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
-#include <signal.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
-
-#include <cstring>
 
 namespace ccl::soak {
 namespace {
@@ -40,7 +39,7 @@ private:
 
   const FaultOptions &options;
   std::vector<FaultCase> cases;
-  ProgramPool pool;
+  Pool pool;
   Shared<FaultTally> tally;
 };
 
@@ -102,34 +101,16 @@ void FaultSoak::planMatrix() {
   cases.insert(cases.end(), all.begin(), all.end());
 }
 
-/// For each number of ranks that there can be, now or after a rebuild: programs of all kinds.
+/// For each number of ranks that there can be, now or after a rebuild.
 llvm::Error FaultSoak::compilePrograms() {
   int64_t most = 1;
   for (const FaultCase &fault : cases)
     most = std::max(most, fault.ranks);
-  for (int64_t ranks = 1; ranks <= most; ++ranks) {
-    Dice dice(options.seed, uint64_t(ranks));
-    std::vector<Algorithm> algorithms = allAlgorithms();
-    dice.shuffle(algorithms);
-    int64_t number = 0;
-    for (const Algorithm &algorithm : algorithms) {
-      Unit unit{algorithm, dice.pick(allTypes()), model::Reduction::None, ranks};
-      if (model::reduces(algorithm.collective))
-        unit.reduction = dice.chance(50) ? model::Reduction::Sum : model::Reduction::Max;
-      if (algorithm.collective == model::Collective::Barrier)
-        unit.type = ElementType::F32;
-      unit.via = number % 2 ? "direct" : "staged";
-      if (model::hasRoot(algorithm.collective))
-        unit.root = dice.below(ranks);
-      if (!unit.exists() || pool[ranks].size() >= size_t(options.programs))
-        continue;
-      llvm::Expected<Compiled> compiled = compileUnit(unit);
-      if (!compiled)
-        return compiled.takeError();
-      pool[ranks].push_back(std::move(*compiled));
-      ++number;
-    }
-  }
+  llvm::Expected<Pool> made =
+      Pool::make(most, options.seed, [&](int64_t) { return options.programs; });
+  if (!made)
+    return made.takeError();
+  pool = std::move(*made);
   return llvm::Error::success();
 }
 
@@ -198,19 +179,14 @@ int FaultSoak::run() {
   prctl(PR_SET_CHILD_SUBREAPER, 1);
   const std::vector<std::string> names = sharedMemoryNames();
   const int64_t begun = nowNanoseconds();
-  std::fflush(nullptr);
   std::vector<pid_t> workers;
   for (int64_t job = 0; job < options.jobs; ++job) {
-    const pid_t parent = getpid(), worker = fork();
-    if (worker == 0) {
+    const pid_t worker = cli::forkChild([&] {
       setpgid(0, 0);
-      prctl(PR_SET_PDEATHSIG, SIGKILL);
       prctl(PR_SET_CHILD_SUBREAPER, 1);
-      if (getppid() != parent)
-        _exit(3);
       work();
-      _exit(0);
-    }
+      return 0;
+    });
     if (worker > 0)
       workers.push_back(worker);
   }
@@ -224,11 +200,12 @@ int FaultSoak::run() {
     ++tally->wrong;
     say("wrong: processes were left behind");
   }
-  if (sharedMemoryNames() != names) {
+  const double seconds = double(nowNanoseconds() - begun) * 1e-9;
+  if (auto left = sharedMemoryLeftSince(names); !left.empty()) {
     ++tally->wrong;
-    say("wrong: /dev/shm has changed");
+    say(fmt::format("wrong: left in /dev/shm: {}", fmt::join(left, ", ")));
   }
-  summarize(double(nowNanoseconds() - begun) * 1e-9);
+  summarize(seconds);
   return tally->wrong ? 1 : 0;
 }
 

@@ -29,6 +29,19 @@ std::vector<std::string> namesIn(const char *folder) {
 
 std::vector<std::string> sharedMemoryNames() { return namesIn("/dev/shm"); }
 
+std::vector<std::string> sharedMemoryLeftSince(const std::vector<std::string> &before) {
+  std::vector<std::string> left = sharedMemoryNames();
+  std::erase_if(left,
+                [&](const std::string &name) { return std::ranges::binary_search(before, name); });
+  for (int i = 0; i < 200 && !left.empty(); ++i) {
+    usleep(50000);
+    const std::vector<std::string> now = sharedMemoryNames();
+    std::erase_if(left,
+                  [&](const std::string &name) { return !std::ranges::binary_search(now, name); });
+  }
+  return left;
+}
+
 Footprint Footprint::now() {
   Footprint found;
   // Without the one that reads the folder.

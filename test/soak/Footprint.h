@@ -22,5 +22,7 @@ struct Footprint {
 
 /// Names in /dev/shm, sorted.
 std::vector<std::string> sharedMemoryNames();
+/// Those that were not there `before` and stay: programs of others make some for a moment.
+std::vector<std::string> sharedMemoryLeftSince(const std::vector<std::string> &before);
 
 } // namespace ccl::soak

@@ -1,12 +1,11 @@
 //===- Large.cpp - Large counts ---------------------------------------------------------------===//
 #include "frontend/cli/Sizes.h"
 #include "runtime/Backoff.h"
+#include "runtime/Memory.h"
 #include "test/soak/LargeSparse.h"
 #include "test/soak/Soak.h"
 
 #include <fmt/format.h>
-
-#include <fstream>
 
 namespace ccl::soak {
 namespace {
@@ -45,21 +44,10 @@ void runElements(const LargeOptions &options, Tally &tally) {
       }
 }
 
-int64_t bytesAvailable() {
-  std::ifstream meminfo("/proc/meminfo");
-  int64_t kibibytes = 0;
-  for (std::string word; meminfo >> word;)
-    if (word == "MemAvailable:") {
-      meminfo >> kibibytes;
-      break;
-    }
-  return kibibytes << 10;
-}
-
 void runBytes(const LargeOptions &options, Tally &tally) {
   // The results of both ranks, and something for the rest of the machine.
   const int64_t needed = options.bytes + options.bytes / 4;
-  if (int64_t available = bytesAvailable(); available < needed) {
+  if (uint64_t available = availableMemory(); available < uint64_t(needed)) {
     ++tally.failures;
     say(fmt::format("failed: a buffer of {} needs {} of memory, {} are available (--bytes)",
                     cli::formatBytes(double(options.bytes)), cli::formatBytes(double(needed)),

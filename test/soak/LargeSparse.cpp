@@ -92,7 +92,7 @@ llvm::Error runRank(Member &member, const Compiled &program, int64_t bytes, Mill
   char *row = memory.data();
   if (!row) {
     member.abort("no address space");
-    return llvm::make_error<RuntimeError>(Failure::Machine, "no address space");
+    return makeFailure(Failure::Machine, "no address space");
   }
   const model::Contract &contract = program.workload->contract();
   const bool gathers = contract.collective == model::Collective::AllGather;

@@ -9,7 +9,19 @@
 namespace ccl::soak {
 
 using cli::Lengths;
-using cli::RowOf;
+
+Lengths unevenLengths(const model::Contract &contract, bool inPlace,
+                      llvm::function_ref<int64_t(int64_t p, int64_t q)> count) {
+  const bool pairs = model::isAllToAll(contract.collective);
+  std::vector<std::vector<int64_t>> rows(size_t(pairs ? contract.ranks : 1));
+  for (size_t p = 0; p < rows.size(); ++p)
+    for (int64_t q = 0; q < contract.ranks; ++q)
+      rows[p].push_back(count(int64_t(p), q));
+  for (size_t p = 0; inPlace && p < rows.size(); ++p)
+    for (size_t q = 0; q < p; ++q)
+      rows[p][q] = rows[q][p];
+  return llvm::cantFail(cli::unevenLengths(contract, rows));
+}
 
 std::string Launch::command(std::string_view ranksAre) const {
   const Unit &unit = program->unit;
@@ -78,7 +90,13 @@ int64_t memoryBytes(const Launch &launch, int64_t rank) {
   const cli::Workload &work = *launch.program->workload;
   const int64_t elements =
       std::max(work.inElements(rank, launch.lengths), work.outElements(rank, launch.lengths));
-  return elements * work.elementBytes() + 1024 + 64;
+  return elements * work.elementBytes() + rowMargin;
+}
+
+int64_t mostElements(const Compiled &program, int64_t rowBytes) {
+  const model::Contract &contract = program.workload->contract();
+  const int64_t shards = std::max({contract.inShards(), contract.outShards(), int64_t(1)});
+  return std::max<int64_t>(rowBytes / (shards * program.workload->elementBytes()), 1);
 }
 
 LaunchingRank::LaunchingRank(int64_t maxBytes)

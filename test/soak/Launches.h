@@ -6,6 +6,11 @@
 
 namespace ccl::soak {
 
+/// Lengths as of `ccl run --uneven`: of an all_to_all count(p, q) elements from rank p to rank q,
+/// else count(0, q) in shard q. In place an all_to_all sends as much there as back.
+cli::Lengths unevenLengths(const model::Contract &contract, bool inPlace,
+                           llvm::function_ref<int64_t(int64_t p, int64_t q)> count);
+
 /// What all ranks of a launch agree on.
 struct Launch {
   const Compiled *program = nullptr;
@@ -35,8 +40,12 @@ struct Findings {
   std::string str() const;
 };
 
-/// Bytes that rows of this launch need at most, with red zones.
+/// Bytes that a row needs beside its own: red zones, and an element that is not aligned.
+constexpr int64_t rowMargin = 2 * 512 + 64;
+/// Bytes that rows of this launch need at most, with that.
 int64_t memoryBytes(const Launch &launch, int64_t rank);
+/// Elements of a shard at most, if no row may have more bytes; at least 1.
+int64_t mostElements(const Compiled &program, int64_t rowBytes);
 
 /// One rank's buffers.
 class LaunchingRank {

@@ -15,22 +15,46 @@ namespace {
 /// Runs the verb that was named.
 using Action = std::function<int()>;
 
-/// What every verb takes.
-void addCommon(CLI::App &verb, std::vector<Kind> &parsed, Milliseconds &timeout) {
-  parsed = {Kind::Threads, Kind::Processes};
+/// An option that parse(text) understands, or refuses with an error.
+template <typename T, typename Parse>
+void addParsed(CLI::App &verb, const char *name, T &into, Parse parse, const char *what) {
   verb.add_option_function<std::string>(
-      "--ranks",
-      [&parsed](const std::string &text) {
-        std::optional<std::vector<Kind>> found = parseKinds(text);
-        if (!found)
-          throw CLI::ValidationError("--ranks", "expected threads, processes or both, got " + text);
-        parsed = std::move(*found);
+      name,
+      [name, &into, parse](const std::string &text) {
+        llvm::Expected<T> parsed = parse(text);
+        if (!parsed)
+          throw CLI::ValidationError(name, llvm::toString(parsed.takeError()));
+        into = std::move(*parsed);
       },
-      "what a rank is: threads, processes or both, in turn (default)");
+      what);
+}
+
+/// A number from `least` to `most`, or several.
+template <typename T>
+CLI::Option *addNumber(CLI::App &verb, const char *name, T &into, int64_t least, int64_t most,
+                       const char *what) {
+  return verb.add_option(name, into, what)->check(CLI::Range(least, most));
+}
+constexpr int64_t plenty = int64_t(1) << 40;
+
+/// What most verbs take.
+void addCommon(CLI::App &verb, std::vector<Kind> &kinds, Milliseconds &timeout) {
+  kinds = {Kind::Threads, Kind::Processes};
+  addParsed(verb, "--ranks", kinds, parseKinds,
+            "what a rank is: threads, processes or both, in turn (default)");
   verb.add_option_function<int64_t>(
-          "--timeout", [&timeout](int64_t seconds) { timeout = Milliseconds(seconds * 1000); },
+          "--timeout", [&timeout](int64_t seconds) { timeout = std::chrono::seconds(seconds); },
           "seconds until a launch is given up")
       ->check(CLI::Range(int64_t(1), int64_t(86400)));
+}
+
+llvm::Expected<Part> parsePart(llvm::StringRef text) {
+  Part part;
+  auto [number, of] = text.split('/');
+  if (number.getAsInteger(10, part.number) || of.getAsInteger(10, part.of) || part.number < 1 ||
+      part.number > part.of)
+    return makeFailure(Failure::BadArgument, "expected a part such as 2/4, got {}", text.str());
+  return part;
 }
 
 Action addMatrix(CLI::App &verb) {
@@ -39,44 +63,26 @@ Action addMatrix(CLI::App &verb) {
   options->jobs = std::max(1u, std::thread::hardware_concurrency());
   verb.add_option("--collective", options->filter.collective, "only this one");
   verb.add_option("--algorithm", options->filter.algorithm, "only this generator");
-  verb.add_option_function<std::string>(
-      "-n",
-      [options](const std::string &text) {
-        auto ranks = cli::parseRanks(text);
-        if (!ranks)
-          throw CLI::ValidationError("-n", llvm::toString(ranks.takeError()));
-        options->filter.ranks = std::move(*ranks);
-      },
-      "numbers of ranks (default: 1..8,12,16)");
+  addParsed(verb, "-n", options->filter.ranks, cli::parseRanks,
+            "numbers of ranks (default: 1..8,12,16)");
   verb.add_option("--sample", options->sample,
                   "only so many programs that have as many pairs of values as possible; 0: all "
                   "pairs");
   verb.add_option("--seed", options->seed, "of the sample");
-  verb.add_option_function<std::string>(
-      "--part",
-      [options](const std::string &text) {
-        const llvm::StringRef whole(text);
-        auto [part, parts] = whole.split('/');
-        if (part.getAsInteger(10, options->part) || parts.getAsInteger(10, options->parts) ||
-            options->part < 1 || options->part > options->parts)
-          throw CLI::ValidationError("--part", "expected a part such as 2/4, got " + text);
-        --options->part;
-      },
-      "1/4: only every fourth program, from the first one on");
-  verb.add_option("--jobs", options->jobs, "processes that compile and run (default: cores)")
-      ->check(CLI::Range(int64_t(1), int64_t(256)));
+  addParsed(verb, "--part", options->part, parsePart,
+            "1/4: only every fourth program, from the first one on");
+  addNumber(verb, "--jobs", options->jobs, 1, 256,
+            "processes that compile and run (default: cores)");
   return [options] { return runMatrix(*options); };
 }
 
 Action addRandom(CLI::App &verb) {
   auto options = std::make_shared<RandomOptions>();
   addCommon(verb, options->kinds, options->timeout);
-  verb.add_option("--collectives", options->collectives,
-                  "how many, of each kind of ranks (default: 20000)")
-      ->check(CLI::Range(int64_t(1), int64_t(1) << 40));
+  addNumber(verb, "--collectives", options->collectives, 1, plenty,
+            "how many, of each kind of ranks (default: 20000)");
   verb.add_option("--seed", options->seed, "what is done follows from it (default: 1)");
-  verb.add_option("-n", options->ranks, "ranks (default: 4)")
-      ->check(CLI::Range(int64_t(2), int64_t(16)));
+  addNumber(verb, "-n", options->ranks, 2, 16, "ranks (default: 4)");
   verb.add_option("--epoch", options->onlyEpoch, "only this one, to see it again");
   return [options] { return runRandom(*options); };
 }
@@ -84,38 +90,26 @@ Action addRandom(CLI::App &verb) {
 Action addLarge(CLI::App &verb) {
   auto options = std::make_shared<LargeOptions>();
   addCommon(verb, options->kinds, options->timeout);
-  verb.add_option("--elements", options->elements, "of all types (default: 10556587)")
-      ->check(CLI::Range(int64_t(1), int64_t(1) << 40));
-  verb.add_option_function<std::string>(
-      "--bytes",
-      [options](const std::string &text) {
-        auto bytes = cli::parseSize(text);
-        if (!bytes)
-          throw CLI::ValidationError("--bytes", llvm::toString(bytes.takeError()));
-        options->bytes = *bytes;
-      },
-      "of the largest buffer (default: 5G); 0: without it");
+  addNumber(verb, "--elements", options->elements, 1, plenty, "of all types (default: 10556587)");
+  addParsed(verb, "--bytes", options->bytes, cli::parseSize,
+            "of the largest buffer (default: 5G); 0: without it");
   return [options] { return runLarge(*options); };
 }
 
 Action addFaults(CLI::App &verb) {
   auto options = std::make_shared<FaultOptions>();
-  verb.add_option("--kills", options->kills, "SIGKILLs at random moments (default: 100)")
-      ->check(CLI::Range(int64_t(0), int64_t(1) << 30));
-  verb.add_option("--stops", options->stops, "SIGSTOPs at random moments (default: 100)")
-      ->check(CLI::Range(int64_t(0), int64_t(1) << 30));
-  verb.add_option("--sample", options->sample,
-                  "only so many cases of fault points x actions x ranks (default: all)")
-      ->check(CLI::Range(int64_t(0), int64_t(1) << 30));
-  verb.add_option("-n", options->ranks, "numbers of ranks (default: 2,3,8)")
-      ->delimiter(',')
-      ->check(CLI::Range(int64_t(2), int64_t(64)));
-  verb.add_option("--programs", options->programs, "for each number of ranks (default: 6)")
-      ->check(CLI::Range(int64_t(1), int64_t(1000)));
+  addNumber(verb, "--kills", options->kills, 0, plenty,
+            "SIGKILLs at random moments (default: 100)");
+  addNumber(verb, "--stops", options->stops, 0, plenty,
+            "SIGSTOPs at random moments (default: 100)");
+  addNumber(verb, "--sample", options->sample, 0, plenty,
+            "only so many cases of fault points x actions x ranks (default: all)");
+  addNumber(verb, "-n", options->ranks, 2, 64, "numbers of ranks (default: 2,3,8)")->delimiter(',');
+  addNumber(verb, "--programs", options->programs, 1, 1000,
+            "for each number of ranks (default: 6)");
   verb.add_option("--seed", options->seed, "what is done follows from it (default: 1)");
   verb.add_option("--case", options->only, "only the one with this number");
-  verb.add_option("--jobs", options->jobs, "cases at a time (default: 1)")
-      ->check(CLI::Range(int64_t(1), int64_t(64)));
+  addNumber(verb, "--jobs", options->jobs, 1, 64, "cases at a time (default: 1)");
   verb.add_flag("-v,--verbose", options->verbose, "say what each case was");
   return [options] { return runFaults(*options); };
 }

@@ -4,6 +4,7 @@
 // run on one communicator of threads, then on one of processes. Workers, each a process, take
 // batches until there are no more.
 //===----------------------------------------------------------------------===//
+#include "frontend/cli/Forked.h"
 #include "runtime/Backoff.h"
 #include "test/soak/Batch.h"
 #include "test/soak/Pairwise.h"
@@ -11,12 +12,10 @@
 
 #include <fmt/format.h>
 
-#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <csignal>
 #include <map>
 
 namespace ccl::soak {
@@ -24,7 +23,7 @@ namespace {
 
 constexpr size_t programsOfBatch = 48;
 
-/// Units of programs, or pairs to be refused: with neither ranks nor slots in common.
+/// Units for the same ranks and slots; or pairs of type and reduction that are to be refused.
 struct Work {
   std::vector<Unit> units;
   bool refused = false;
@@ -39,7 +38,6 @@ private:
   void plan();
   void keepPart(std::vector<Unit> &units) const;
   void addBatches(std::vector<Unit> units, bool refused);
-  pid_t startWorker();
   void work();
   void runUnits(const std::vector<Unit> &units, size_t number);
   void checkRefused(const Unit &unit);
@@ -75,7 +73,7 @@ void Matrix::plan() {
 
 void Matrix::keepPart(std::vector<Unit> &units) const {
   std::vector<Unit> kept;
-  for (size_t i = size_t(options.part); i < units.size(); i += size_t(options.parts))
+  for (size_t i = size_t(options.part.number - 1); i < units.size(); i += size_t(options.part.of))
     kept.push_back(units[i]);
   units = std::move(kept);
 }
@@ -143,19 +141,6 @@ void Matrix::work() {
   }
 }
 
-pid_t Matrix::startWorker() {
-  std::fflush(nullptr);
-  const pid_t parent = getpid(), child = fork();
-  if (child != 0)
-    return child;
-  prctl(PR_SET_PDEATHSIG, SIGKILL);
-  if (getppid() != parent)
-    _exit(3);
-  work();
-  std::fflush(nullptr);
-  _exit(0);
-}
-
 //===----------------------------------------------------------------------===//
 // All of it
 //===----------------------------------------------------------------------===//
@@ -188,7 +173,10 @@ int Matrix::run() {
   }
   int64_t workers = 0;
   for (int64_t i = 0; i < options.jobs; ++i)
-    workers += startWorker() > 0;
+    workers += cli::forkChild([&] {
+                 work();
+                 return 0;
+               }) > 0;
   if (workers == 0) {
     fmt::print(stderr, "soak matrix: cannot fork\n");
     return 3;

@@ -27,8 +27,8 @@ public:
   explicit Space(const UnitFilter &filter);
 
   int size(int axis) const {
-    const size_t sizes[numAxes] = {
-        algorithms.size(), allTypes().size(), reductions.size(), ranks.size(), 3, 2};
+    const size_t sizes[numAxes] = {algorithms.size(), allTypes().size(), reductions.size(),
+                                   ranks.size(),      allWays().size(),  2};
     return int(sizes[axis]);
   }
   Unit unit(const Choice &choice) const;
@@ -42,12 +42,10 @@ private:
   std::vector<int64_t> ranks;
 };
 
-Space::Space(const UnitFilter &filter) : reductions(allReductions()) {
+Space::Space(const UnitFilter &filter) : reductions(allReductions()), ranks(filter.rankCounts()) {
   reductions.insert(reductions.begin(), Reduction::None);
-  ranks = filter.ranks.empty() ? matrixRanks() : filter.ranks;
   for (const Algorithm &algorithm : allAlgorithms())
-    if ((filter.collective.empty() || model::name(algorithm.collective) == filter.collective) &&
-        (filter.algorithm.empty() || algorithm.generator->name == filter.algorithm))
+    if (filter.takes(algorithm))
       algorithms.push_back(algorithm);
   Choice choice{};
   std::function<void(int)> visit = [&](int axis) {
@@ -63,10 +61,9 @@ Space::Space(const UnitFilter &filter) : reductions(allReductions()) {
 }
 
 Unit Space::unit(const Choice &choice) const {
-  static const char *const ways[] = {"auto", "staged", "direct"};
   Unit unit{algorithms[size_t(choice[AlgorithmAxis])], allTypes()[size_t(choice[TypeAxis])],
             reductions[size_t(choice[ReductionAxis])], ranks[size_t(choice[RanksAxis])]};
-  unit.via = ways[choice[ViaAxis]];
+  unit.via = allWays()[size_t(choice[ViaAxis])];
   unit.slotBytes = choice[SlotsAxis] ? smallSlotBytes : 0;
   const int64_t number = choice[TypeAxis] + choice[ViaAxis] + choice[RanksAxis];
   if (model::hasRoot(unit.algorithm.collective))
@@ -77,8 +74,7 @@ Unit Space::unit(const Choice &choice) const {
 
 bool Space::exists(const Choice &choice) const {
   const Unit made = unit(choice);
-  return made.exists() && isSupported(made.type, made.reduction) &&
-         (made.algorithm.collective != Collective::Barrier || made.type == ElementType::F32);
+  return made.exists() && isSupported(made.type, made.reduction);
 }
 
 /// Which pairs of values are still missing.

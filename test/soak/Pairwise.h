@@ -12,7 +12,7 @@ struct Sample {
 
 /// At most `size` units (0: as many as it takes), among which as many pairs of values of
 /// (algorithm, type, reduction, ranks, way of the data, slot size) occur as a greedy search finds
-/// room for. The same for the same seed. `ranks` as in matrixUnits.
+/// room for. The same for the same seed.
 Sample samplePairwise(int64_t size, uint64_t seed, const UnitFilter &filter);
 
 } // namespace ccl::soak

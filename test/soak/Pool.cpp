@@ -3,35 +3,32 @@
 
 #include "test/soak/Dice.h"
 
-#include <fmt/format.h>
-
-#include <algorithm>
-
 namespace ccl::soak {
 
 static Unit rollUnit(Algorithm algorithm, int64_t ranks, Dice &dice) {
-  static const std::vector<std::string> ways{"auto", "staged", "direct"};
-  Unit unit{algorithm, dice.pick(allTypes()), model::Reduction::None, ranks, dice.pick(ways)};
+  Unit unit{algorithm, dice.pick(allTypes()), model::Reduction::None, ranks, dice.pick(allWays())};
   if (model::reduces(algorithm.collective))
     do
       unit.reduction = dice.pick(allReductions());
     while (!isSupported(unit.type, unit.reduction));
+  if (algorithm.collective == model::Collective::Barrier)
+    unit.type = ElementType::F32;
   if (model::hasRoot(algorithm.collective))
     unit.root = dice.below(ranks);
   unit.reversed = algorithm.collective == model::Collective::Permute && dice.chance(50);
   return unit;
 }
 
-llvm::Expected<Pool> Pool::make(int64_t ranks, uint64_t seed, int64_t ofAll) {
+llvm::Expected<Pool> Pool::make(int64_t ranks, uint64_t seed,
+                                llvm::function_ref<int64_t(int64_t)> numPrograms) {
   Pool pool;
   Dice dice(seed);
   for (int64_t n = ranks; n >= 1; --n) {
     // Each generator once, before one comes again.
     std::vector<Algorithm> algorithms = allAlgorithms();
     dice.shuffle(algorithms);
-    const int64_t wanted = std::max<int64_t>(ofAll * n * n / (ranks * ranks), 2);
     std::vector<Compiled> &programs = pool.programs[n];
-    for (size_t i = 0; int64_t(programs.size()) < wanted; ++i) {
+    for (size_t i = 0; int64_t(programs.size()) < numPrograms(n); ++i) {
       const Unit unit = rollUnit(algorithms[i % algorithms.size()], n, dice);
       if (!unit.exists())
         continue;

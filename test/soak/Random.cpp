@@ -68,7 +68,10 @@ private:
     poolNumber = number;
     pool.reset();
     llvm::Expected<Pool> made =
-        Pool::make(options.ranks, Dice(options.seed, uint64_t(number)).next(), programsOfAllRanks);
+        Pool::make(options.ranks, Dice(options.seed, uint64_t(number)).next(), [&](int64_t ranks) {
+          return std::max<int64_t>(
+              programsOfAllRanks * ranks * ranks / (options.ranks * options.ranks), 2);
+        });
     if (!made) {
       ++tally->failures;
       say("refused: " + llvm::toString(made.takeError()));

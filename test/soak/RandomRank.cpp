@@ -17,7 +17,7 @@ constexpr int64_t mostRowBytes = 256 << 10;
 RandomRank::RandomRank(const Pool &pool, RandomTally &tally, Dice own, Milliseconds timeout,
                        std::string again)
     : pool(pool), tally(tally), own(own), timeout(timeout), again(std::move(again)),
-      buffers(mostRowBytes + 4096) {}
+      buffers(mostRowBytes + rowMargin) {}
 
 void RandomRank::sayWrong(const std::string &what) const {
   ++tally.wrong;
@@ -45,30 +45,18 @@ Launch RandomRank::rollLaunch(int64_t ranks, Dice &common) const {
   if (common.chance(10))
     launch.microBatches = 1 + common.below(5);
   const model::Contract &contract = launch.program->workload->contract();
-  const int64_t shards = std::max({contract.inShards(), contract.outShards(), int64_t(1)});
-  const int64_t most = mostRowBytes / (shards * launch.program->workload->elementBytes());
+  const int64_t most = mostElements(*launch.program, mostRowBytes);
   auto rollCount = [&] {
     const int64_t count = common.chance(40) ? common.pick(matrixCounts())
                                             : common.below(int64_t(1) << common.below(18));
     return std::min(count, most);
   };
   launch.inPlace = common.chance(40);
-  if (!model::hasUnevenForm(contract.collective) || common.chance(70)) {
+  if (model::hasUnevenForm(contract.collective) && !common.chance(70))
+    launch.lengths =
+        unevenLengths(contract, launch.inPlace, [&](int64_t, int64_t) { return rollCount(); });
+  else
     launch.lengths = rollCount();
-    return launch;
-  }
-  const bool pairs = contract.collective == model::Collective::AllToAll ||
-                     contract.collective == model::Collective::AllToAllV;
-  std::vector<std::vector<int64_t>> rows;
-  for (int64_t p = 0; p < (pairs ? ranks : 1); ++p) {
-    rows.emplace_back();
-    for (int64_t q = 0; q < ranks; ++q)
-      rows.back().push_back(rollCount());
-  }
-  for (int64_t p = 0; launch.inPlace && pairs && p < ranks; ++p)
-    for (int64_t q = 0; q < p; ++q)
-      rows[size_t(p)][size_t(q)] = rows[size_t(q)][size_t(p)];
-  launch.lengths = llvm::cantFail(cli::unevenLengths(contract, rows));
   return launch;
 }
 

@@ -10,11 +10,16 @@
 
 namespace ccl::soak {
 
+/// Every of-th thing, from the number-th on, which is at least 1.
+struct Part {
+  int64_t number = 1, of = 1;
+};
+
 struct MatrixOptions {
   UnitFilter filter;
   std::optional<int64_t> sample; ///< pairwise, at most so many programs (0: as needed)
   uint64_t seed = 1;
-  int64_t part = 0, parts = 1; ///< of the programs: every parts-th
+  Part part; ///< of the programs
   std::vector<Kind> kinds;
   int64_t jobs = 1;
   Milliseconds timeout{30000};

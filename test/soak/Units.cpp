@@ -25,6 +25,7 @@ GeneratorRequest Unit::request() const {
 
 bool Unit::exists() const {
   return model::reduces(algorithm.collective) == (reduction != Reduction::None) &&
+         (algorithm.collective != Collective::Barrier || type == ElementType::F32) &&
          algorithm.generator->refuses(request()).empty();
 }
 
@@ -99,6 +100,11 @@ bool isSupported(ElementType type, Reduction reduction) {
   return !bits || type <= ElementType::U64;
 }
 
+const std::vector<std::string> &allWays() {
+  static const std::vector<std::string> ways{"auto", "staged", "direct"};
+  return ways;
+}
+
 const std::vector<int64_t> &matrixRanks() {
   static const std::vector<int64_t> ranks{1, 2, 3, 4, 5, 6, 7, 8, 12, 16};
   return ranks;
@@ -119,8 +125,7 @@ namespace {
 class Turns {
 public:
   void decide(Unit &unit) {
-    static const char *const ways[] = {"auto", "staged", "direct"};
-    unit.via = ways[number % 3];
+    unit.via = allWays()[size_t(number) % allWays().size()];
     unit.slotBytes = number / 3 % 4 == 1 ? smallSlotBytes : 0;
     if (model::hasRoot(unit.algorithm.collective))
       unit.root = number / 2 % unit.ranks;
@@ -132,32 +137,31 @@ private:
   int64_t number = 0;
 };
 
-bool isChosen(const UnitFilter &filter, const Algorithm &algorithm, int64_t ranks) {
+} // namespace
+
+bool UnitFilter::takes(const Algorithm &one) const {
   auto isNamed = [](const std::string &wanted, std::string_view found) {
     return wanted.empty() || wanted == found;
   };
-  return isNamed(filter.collective, model::name(algorithm.collective)) &&
-         isNamed(filter.algorithm, algorithm.generator->name) &&
-         (filter.ranks.empty() || llvm::is_contained(filter.ranks, ranks));
+  return isNamed(collective, model::name(one.collective)) &&
+         isNamed(algorithm, one.generator->name);
 }
 
-} // namespace
+const std::vector<int64_t> &UnitFilter::rankCounts() const {
+  return ranks.empty() ? matrixRanks() : ranks;
+}
 
 std::vector<Unit> matrixUnits(const UnitFilter &filter, std::vector<Unit> &refused) {
   std::vector<Unit> units;
   Turns turns;
-  std::vector<int64_t> rankCounts = filter.ranks.empty() ? matrixRanks() : filter.ranks;
   for (const Algorithm &algorithm : allAlgorithms())
     for (ElementType type : allTypes())
       for (Reduction reduction :
            model::reduces(algorithm.collective) ? allReductions() : std::vector{Reduction::None})
-        for (int64_t ranks : rankCounts) {
-          // A barrier has no elements.
-          if (algorithm.collective == Collective::Barrier && type != ElementType::F32)
-            continue;
+        for (int64_t ranks : filter.rankCounts()) {
           Unit unit{algorithm, type, reduction, ranks};
           turns.decide(unit);
-          if (isChosen(filter, algorithm, ranks) && unit.exists())
+          if (filter.takes(algorithm) && unit.exists())
             (isSupported(type, reduction) ? units : refused).push_back(unit);
         }
   return units;

@@ -31,7 +31,8 @@ struct Unit {
   bool reversed = false; ///< permute: rank p sends to ranks - 1 - p
 
   GeneratorRequest request() const;
-  /// Whether the generator takes it, and, if it does not reduce, `reduction` is None.
+  /// Whether the generator takes it and it says nothing that does not matter: `reduction` is None
+  /// if it does not reduce, `type` is float if it has no elements, as a barrier.
   bool exists() const;
   /// "all_reduce/ring float sum 4 ranks staged".
   std::string str() const;
@@ -48,6 +49,8 @@ const std::vector<ElementType> &allTypes();
 const std::vector<model::Reduction> &allReductions();
 /// Whether this type has this reduction: only integers have bits.
 bool isSupported(ElementType type, model::Reduction reduction);
+/// auto, staged, direct.
+const std::vector<std::string> &allWays();
 /// 1 to 8, 12, 16.
 const std::vector<int64_t> &matrixRanks();
 /// 0, 1, 2, 17, 300, 4097.
@@ -59,6 +62,10 @@ constexpr int64_t smallSlotBytes = 4096;
 struct UnitFilter {
   std::vector<int64_t> ranks;
   std::string collective, algorithm;
+
+  bool takes(const Algorithm &one) const;
+  /// `ranks`, or those of the matrix.
+  const std::vector<int64_t> &rankCounts() const;
 };
 /// The matrix: every generator with every type, reduction and number of ranks. What the matrix
 /// does not ask for (via, slots, root) takes turns. `refused` gets the pairs of type and

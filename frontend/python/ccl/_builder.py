@@ -59,19 +59,19 @@ class Algorithm:
         ccl.Buffer
             ``x[rank, chunk]`` is a place in it.
         """
-        return self._notes.buffer("inout", chunks, name)
+        return self._notes.buffer("inout", chunks, name or "x")
 
     def input(self, chunks, name=""):
         """The buffer of the input, at most one; `name` "" takes "in". As `inout`."""
-        return self._notes.buffer("in", chunks, name)
+        return self._notes.buffer("in", chunks, name or "in")
 
     def output(self, chunks, name=""):
         """The buffer of the output, at most one; `name` "" takes "out". As `inout`."""
-        return self._notes.buffer("out", chunks, name)
+        return self._notes.buffer("out", chunks, name or "out")
 
     def scratch(self, chunks, name=""):
         """A buffer for partial results, undefined at first; `name` "" takes "t". As `inout`."""
-        return self._notes.buffer("scratch", chunks, name)
+        return self._notes.buffer("scratch", chunks, name or "t")
 
     def copy(self, source, into, count=1):
         """Overwrites a place.

@@ -1,32 +1,72 @@
 """The collectives of a communicator, on arrays."""
 
+import math
+import re
+import textwrap
+
 from ._ccl import Collective as _Collective
 from ._options import op_name, program_of, text, type_name, whole, wholes
 from ._streams import handle_of
 
 
-def _empty(shape, like, name):
-    """A new array with the element type of `like`."""
+# What the documentation of several collectives has in common, by the name that stands for it.
+_SHARED = {
+    "call": """\
+**call
+    dtype, stream, timeout, algorithm, program: see the class.""",
+    "counts": """\
+counts : sequence of int
+    Elements of each rank's shard, the same everywhere.""",
+    "op": """\
+op : str
+    As of `all_reduce`.""",
+    "returns_like_x": """\
+Returns
+-------
+array
+    `out`, or a new array of the shape of `x`.""",
+    "returns_flat": """\
+Returns
+-------
+array
+    `out`, or a new flat array.""",
+    "returns_part": """\
+Returns
+-------
+array
+    `out`, or a new array: a part of `x` along the first axis, or flat if that axis
+    cannot be cut.""",
+}
+
+
+def _documented(collectives):
+    """Completes the documentation of the methods of a class."""
+    for method in vars(collectives).values():
+        if callable(method) and method.__doc__:  # there is none with python -OO
+            method.__doc__ = re.sub(r"^( *)<(\w+)>$",
+                                    lambda place: textwrap.indent(_SHARED[place[2]], place[1]),
+                                    method.__doc__, flags=re.MULTILINE)
+    return collectives
+
+
+def _buffer(x):
+    try:
+        return memoryview(x)
+    except TypeError:
+        raise TypeError(f"x: {type(x).__name__} has no buffer; pass a NumPy array") from None
+
+
+def _empty(shape, x):
+    """A new array with the element type of `x`."""
     import numpy
 
-    dtype = getattr(like, "dtype", None)
-    if dtype is None:
-        try:
-            dtype = memoryview(like).format
-        except TypeError:
-            raise TypeError(f"{name}: {type(like).__name__} has no buffer; pass a NumPy "
-                            "array") from None
-    return numpy.empty(shape, dtype)
+    dtype = getattr(x, "dtype", None)
+    return numpy.empty(shape, _buffer(x).format if dtype is None else dtype)
 
 
 def _shape(x):
     shape = getattr(x, "shape", None)
-    if shape is not None:
-        return tuple(shape)
-    try:
-        return memoryview(x).shape
-    except TypeError:
-        raise TypeError(f"x: {type(x).__name__} has no buffer; pass a NumPy array") from None
+    return _buffer(x).shape if shape is None else tuple(shape)
 
 
 def _times(shape, ranks):
@@ -38,9 +78,7 @@ def _part(shape, ranks):
     """The shape of one of `ranks` equal parts."""
     if shape and shape[0] % ranks == 0:
         return (shape[0] // ranks,) + shape[1:]
-    elements = 1
-    for extent in shape:
-        elements *= extent
+    elements = math.prod(shape)
     if elements % ranks:
         raise ValueError(f"x: {elements} elements cannot be cut into {ranks} equal shards, one "
                          "for each rank")
@@ -54,6 +92,7 @@ def _total(counts, name):
     return sum(counts)
 
 
+@_documented
 class Collectives:
     """What `Communicator` inherits; its documentation has the arguments of all."""
 
@@ -77,16 +116,12 @@ class Collectives:
             As many elements as `x`; may be `x`.
         op : {"sum", "prod", "min", "max", "avg", "band", "bor", "bxor"}
             The last three take integers only.
-        **call
-            dtype, stream, timeout, algorithm, program: see the class.
+        <call>
 
-        Returns
-        -------
-        array
-            `out`, or a new array of the shape of `x`.
+        <returns_like_x>
         """
         if out is None:
-            out = _empty(_shape(x), x, "x")
+            out = _empty(_shape(x), x)
         return self._run(_Collective.all_reduce, x, out, op=op, **call)
 
     def all_gather(self, x, out=None, **call):
@@ -98,8 +133,7 @@ class Collectives:
             The same number of elements on every rank. In place: its part of `out`.
         out : array, optional
             ``size`` times as many elements.
-        **call
-            dtype, stream, timeout, algorithm, program: see the class.
+        <call>
 
         Returns
         -------
@@ -107,7 +141,7 @@ class Collectives:
             `out`, or a new array: those of all ranks, joined along the first axis.
         """
         if out is None:
-            out = _empty(_times(_shape(x), self.size), x, "x")
+            out = _empty(_times(_shape(x), self.size), x)
         return self._run(_Collective.all_gather, x, out, **call)
 
     def reduce_scatter(self, x, out=None, *, op="sum", **call):
@@ -119,19 +153,13 @@ class Collectives:
             ``size`` shards of equal length, the same on every rank.
         out : array, optional
             One shard. In place: its part of `x`.
-        op : str
-            As of `all_reduce`.
-        **call
-            dtype, stream, timeout, algorithm, program: see the class.
+        <op>
+        <call>
 
-        Returns
-        -------
-        array
-            `out`, or a new array: a part of `x` along the first axis, or flat if that axis
-            cannot be cut.
+        <returns_part>
         """
         if out is None:
-            out = _empty(_part(_shape(x), self.size), x, "x")
+            out = _empty(_part(_shape(x), self.size), x)
         return self._run(_Collective.reduce_scatter, x, out, op=op, **call)
 
     def broadcast(self, x, out=None, *, root=0, **call):
@@ -146,16 +174,12 @@ class Collectives:
             As many elements; may be `x`.
         root : int
             The rank whose `x` it is.
-        **call
-            dtype, stream, timeout, algorithm, program: see the class.
+        <call>
 
-        Returns
-        -------
-        array
-            `out`, or a new array of the shape of `x`.
+        <returns_like_x>
         """
         if out is None:
-            out = _empty(_shape(x), x, "x")
+            out = _empty(_shape(x), x)
         return self._run(_Collective.broadcast, x, out, root=root, **call)
 
     def reduce(self, x, out=None, *, op="sum", root=0, **call):
@@ -167,19 +191,17 @@ class Collectives:
             The same number of elements on every rank.
         out : array, optional
             As many elements; may be `x`. Not looked at on other ranks than the root.
-        op : str
-            As of `all_reduce`.
+        <op>
         root : int
             The rank that gets the result.
-        **call
-            dtype, stream, timeout, algorithm, program: see the class.
+        <call>
 
         Returns
         -------
         array or None
             On the root `out`, or a new array of the shape of `x`; None on other ranks.
         """
-        out = self._rooted(root, out, lambda: _empty(_shape(x), x, "x"))
+        out = self._rooted(root, out, lambda: _empty(_shape(x), x))
         return self._run(_Collective.reduce, x, out, op=op, root=root, **call)
 
     def gather(self, x, out=None, *, root=0, **call):
@@ -193,8 +215,7 @@ class Collectives:
             ``size`` times as many elements. Not looked at on other ranks than the root.
         root : int
             The rank that gets them.
-        **call
-            dtype, stream, timeout, algorithm, program: see the class.
+        <call>
 
         Returns
         -------
@@ -202,7 +223,7 @@ class Collectives:
             On the root `out`, or a new array: those of all ranks, joined along the first axis.
             None on other ranks.
         """
-        out = self._rooted(root, out, lambda: _empty(_times(_shape(x), self.size), x, "x"))
+        out = self._rooted(root, out, lambda: _empty(_times(_shape(x), self.size), x))
         return self._run(_Collective.gather, x, out, root=root, **call)
 
     def scatter(self, x, out=None, *, root=0, **call):
@@ -217,19 +238,14 @@ class Collectives:
             One shard. In place on the root: its part of `x`. Needed where `x` is None.
         root : int
             The rank whose `x` it is.
-        **call
-            dtype, stream, timeout, algorithm, program: see the class.
+        <call>
 
-        Returns
-        -------
-        array
-            `out`, or a new array: a part of `x` along the first axis, or flat if that axis
-            cannot be cut.
+        <returns_part>
         """
         if out is None:
             if x is None:
                 raise ValueError("out: is needed where x is None, which has no shape")
-            out = _empty(_part(_shape(x), self.size), x, "x")
+            out = _empty(_part(_shape(x), self.size), x)
         return self._run(_Collective.scatter, x, out, root=root, **call)
 
     def all_to_all(self, x, out=None, **call):
@@ -241,16 +257,12 @@ class Collectives:
             ``size`` shards of equal length, the same on every rank.
         out : array, optional
             As many elements; may be `x`. Shard r came from rank r.
-        **call
-            dtype, stream, timeout, algorithm, program: see the class.
+        <call>
 
-        Returns
-        -------
-        array
-            `out`, or a new array of the shape of `x`.
+        <returns_like_x>
         """
         if out is None:
-            out = _empty(_shape(x), x, "x")
+            out = _empty(_shape(x), x)
         return self._run(_Collective.all_to_all, x, out, **call)
 
     def permute(self, x, targets, out=None, **call):
@@ -264,20 +276,16 @@ class Collectives:
             A permutation of the ranks, the same everywhere.
         out : array, optional
             As many elements; may be `x`.
-        **call
-            dtype, stream, timeout, algorithm, program: see the class.
+        <call>
 
-        Returns
-        -------
-        array
-            `out`, or a new array of the shape of `x`.
+        <returns_like_x>
         """
         targets = wholes(targets, "targets")
         if sorted(targets) != list(range(self.size)):
             raise ValueError(f"targets: {targets} is no permutation of the ranks 0 to "
                              f"{self.size - 1}")
         if out is None:
-            out = _empty(_shape(x), x, "x")
+            out = _empty(_shape(x), x)
         return self._run(_Collective.permute, x, out, targets=targets, **call)
 
     def barrier(self, *, stream=None, timeout=None, algorithm=""):
@@ -293,21 +301,16 @@ class Collectives:
         ----------
         x : array
             ``counts[rank]`` elements.
-        counts : sequence of int
-            Elements of each rank's shard, the same everywhere.
+        <counts>
         out : array, optional
             ``sum(counts)`` elements.
-        **call
-            dtype, stream, timeout, algorithm, program: see the class.
+        <call>
 
-        Returns
-        -------
-        array
-            `out`, or a new flat array.
+        <returns_flat>
         """
         counts = wholes(counts, "counts", 63)
         if out is None:
-            out = _empty((_total(counts, "counts"),), x, "x")
+            out = _empty((_total(counts, "counts"),), x)
         return self._run(_Collective.all_gather, x, out, counts=counts, **call)
 
     def reduce_scatter_v(self, x, counts, out=None, *, op="sum", **call):
@@ -317,23 +320,17 @@ class Collectives:
         ----------
         x : array
             ``sum(counts)`` elements.
-        counts : sequence of int
-            Elements of each rank's shard, the same everywhere.
+        <counts>
         out : array, optional
             ``counts[rank]`` elements.
-        op : str
-            As of `all_reduce`.
-        **call
-            dtype, stream, timeout, algorithm, program: see the class.
+        <op>
+        <call>
 
-        Returns
-        -------
-        array
-            `out`, or a new flat array.
+        <returns_flat>
         """
         counts = wholes(counts, "counts", 63)
         if out is None:
-            out = _empty((self._own(counts, "counts"),), x, "x")
+            out = _empty((self._own(counts),), x)
         return self._run(_Collective.reduce_scatter, x, out, counts=counts, op=op, **call)
 
     def gather_v(self, x, counts, out=None, *, root=0, **call):
@@ -343,14 +340,12 @@ class Collectives:
         ----------
         x : array
             ``counts[rank]`` elements.
-        counts : sequence of int
-            Elements of each rank's shard, the same everywhere.
+        <counts>
         out : array, optional
             ``sum(counts)`` elements. Not looked at on other ranks than the root.
         root : int
             The rank that gets them.
-        **call
-            dtype, stream, timeout, algorithm, program: see the class.
+        <call>
 
         Returns
         -------
@@ -358,7 +353,7 @@ class Collectives:
             On the root `out`, or a new flat array; None on other ranks.
         """
         counts = wholes(counts, "counts", 63)
-        out = self._rooted(root, out, lambda: _empty((_total(counts, "counts"),), x, "x"))
+        out = self._rooted(root, out, lambda: _empty((_total(counts, "counts"),), x))
         return self._run(_Collective.gather, x, out, counts=counts, root=root, **call)
 
     def scatter_v(self, x, counts, out=None, *, root=0, **call):
@@ -369,25 +364,20 @@ class Collectives:
         x : array or None
             ``sum(counts)`` elements. Read on the root; on other ranks it only tells the type
             of a new array.
-        counts : sequence of int
-            Elements of each rank's shard, the same everywhere.
+        <counts>
         out : array, optional
             ``counts[rank]`` elements. Needed where `x` is None.
         root : int
             The rank whose `x` it is.
-        **call
-            dtype, stream, timeout, algorithm, program: see the class.
+        <call>
 
-        Returns
-        -------
-        array
-            `out`, or a new flat array.
+        <returns_flat>
         """
         counts = wholes(counts, "counts", 63)
         if out is None:
             if x is None:
                 raise ValueError("out: is needed where x is None, which has no type")
-            out = _empty((self._own(counts, "counts"),), x, "x")
+            out = _empty((self._own(counts),), x)
         return self._run(_Collective.scatter, x, out, counts=counts, root=root, **call)
 
     def all_to_all_v(self, x, sends, receives, out=None, **call):
@@ -402,17 +392,13 @@ class Collectives:
             receives from it.
         out : array, optional
             ``sum(receives)`` elements, shard after shard.
-        **call
-            dtype, stream, timeout, algorithm, program: see the class.
+        <call>
 
-        Returns
-        -------
-        array
-            `out`, or a new flat array.
+        <returns_flat>
         """
         sends, receives = wholes(sends, "sends", 63), wholes(receives, "receives", 63)
         if out is None:
-            out = _empty((_total(receives, "receives"),), x, "x")
+            out = _empty((_total(receives, "receives"),), x)
         return self._run(_Collective.all_to_all, x, out, counts=sends, receives=receives, **call)
 
     # ---- helpers ----
@@ -423,9 +409,9 @@ class Collectives:
             return None
         return make() if out is None else out
 
-    def _own(self, counts, name):
-        _total(counts, name)
+    def _own(self, counts):
+        _total(counts, "counts")
         if len(counts) != self.size:
-            raise ValueError(f"{name}: has {len(counts)} entries, needs one for each of "
+            raise ValueError(f"counts: has {len(counts)} entries, needs one for each of "
                              f"{self.size} ranks")
         return counts[self.rank]

@@ -37,13 +37,16 @@ def open(rank=None, size=None, socket=None, timeout=None):
     ccl.MachineError
         The socket or its folder cannot be used.
     """
-    if rank is not None and whole(rank, "rank") < 0:
+    if rank is None:
+        rank = -1  # as the library has it
+    elif (rank := whole(rank, "rank")) < 0:
         raise ValueError(f"rank: {rank} is below 0")
-    if size is not None and whole(size, "size") < 1:
+    if size is None:
+        size = 0
+    elif (size := whole(size, "size")) < 1:
         raise ValueError(f"size: {size} ranks; needs at least 1")
     path = "" if socket is None else _path(socket)
-    return Communicator(_ccl.open(-1 if rank is None else whole(rank, "rank"),
-                                  0 if size is None else whole(size, "size"), path, timeout))
+    return Communicator(_ccl.open(rank, size, path, timeout))
 
 
 def _path(socket):
@@ -104,12 +107,12 @@ class Communicator(Collectives):
     are *collective*: all ranks call them in the same order with the same counts, type, op and
     root; if they do not, all get `ccl.MismatchError`.
 
-    **Errors.** `TypeError` and `ValueError` name the argument; nothing has begun then. After
-    any other error but `ccl.ArgumentError`, `ccl.ProgramError` and `ccl.UnprovedError` the
-    communicator is dead: `failure` says why, and every call raises it again. `rebuild` makes a
-    new one. The same goes for Ctrl-C while a call waits: it aborts the communicator and raises
-    `KeyboardInterrupt`. (If the application has a SIGINT handler of its own, that runs when the
-    call has returned.)
+    **Errors.** `TypeError` and `ValueError` name the argument; nothing has begun then, nor has
+    it with most `ccl.ArgumentError` and with `ccl.ProgramError`. After an error of a call that
+    has begun the communicator is dead: `failure` says why, and every call raises it again.
+    `rebuild` makes a new one. The same goes for Ctrl-C while a call waits: it aborts the
+    communicator and raises `KeyboardInterrupt`. (If the application has a SIGINT handler of its
+    own, that runs when the call has returned.)
 
     **Threads.** Any method may be called at any time; calls are executed one at a time. The
     GIL is not held while a call waits.

@@ -4,7 +4,7 @@ import os
 
 from . import _ccl
 from ._builder import Algorithm
-from ._options import op_name, type_name, whole, wholes
+from ._options import op_name, text, type_name, whole, wholes
 
 
 def _is_path(source):
@@ -64,11 +64,10 @@ def compile(source, *, ranks=0, type="f32", op=None, algorithm="", sizes=None, v
         raise TypeError(f"source: {source!r} is neither a text, a path nor a ccl.Algorithm")
     bound = [(str(name), whole(size, f"sizes[{name!r}]", 63))
              for name, size in (sizes or {}).items()]
-    rest = (ranks, type_name(type, "type"), op_name(op), algorithm, bound, via or "",
-            whole(slots, "slots"))
-    if isinstance(source, os.PathLike) or _is_path(source):
-        return _ccl.compile_file(os.fspath(source), *rest)
-    return _ccl.compile_text(source, label, *rest)
+    is_path = isinstance(source, os.PathLike) or _is_path(source)
+    return _ccl.compile(os.fspath(source), None if is_path else text(label, "label"), ranks,
+                        type_name(type, "type"), op_name(op), text(algorithm, "algorithm"), bound,
+                        via or "", whole(slots, "slots"))
 
 
 def generate(collective, *, ranks, type="f32", op=None, algorithm="", root=0, grid=(), targets=(),
@@ -107,7 +106,7 @@ def generate(collective, *, ranks, type="f32", op=None, algorithm="", root=0, gr
         There is no such generator, or it refuses; the text says why.
     """
     return _ccl.generate(collective, whole(ranks, "ranks"), type_name(type, "type"), op_name(op),
-                         algorithm, whole(root, "root"), wholes(grid, "grid"),
+                         text(algorithm, "algorithm"), whole(root, "root"), wholes(grid, "grid"),
                          wholes(targets, "targets"), via or "", whole(slots, "slots"))
 
 

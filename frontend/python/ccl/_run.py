@@ -150,6 +150,10 @@ def _run_threads(fn, ranks, args, timeout):
 # ---- processes --------------------------------------------------------------------
 
 
+# Bytes that say how long the message behind them is.
+_HEADER = 8
+
+
 def _portable(error):
     """The exception, or one that says the same and can be sent."""
     try:
@@ -170,92 +174,144 @@ def _child(pipe, parent, fn, args, rank, ranks, path, timeout):
         message = pickle.dumps((True, result))
     except BaseException as error:
         message = pickle.dumps((False, (_portable(error), traceback.format_exc())))
-    pipe.send_bytes(message)
+    with os.fdopen(pipe.fileno(), "wb", closefd=False) as stream:
+        stream.write(len(message).to_bytes(_HEADER, "little"))
+        stream.write(message)
     pipe.close()
 
 
-class _Processes:
-    """The processes of one call of `run`."""
+class _Rank:
+    """A rank's process, and what it has sent by now.
 
-    def __init__(self, fn, ranks, method, args, timeout, folder):
-        self.ranks = ranks
-        self.values = [None] * ranks
-        self.failures = []
-        self.deadline = None  # of those that are left, once one failed
-        self.processes, self.pipes = [], {}
-        context = multiprocessing.get_context(method)
-        path = os.path.join(folder, "socket")
-        try:
-            for rank in range(ranks):
-                receiver, sender = context.Pipe(duplex=False)
-                self.pipes[receiver] = rank
-                process = context.Process(
-                    target=_child, name=f"ccl rank {rank}",
-                    args=(sender, os.getpid(), fn, args, rank, ranks, path, timeout))
-                process.start()
-                sender.close()
-                self.processes.append(process)
-        except BaseException:
-            self._end()
-            raise
+    Whether it has ended is asked of the process itself: a child that it leaves behind keeps
+    its pipe open, and multiprocessing's sentinel as well.
+    """
 
-    def results(self):
-        try:
-            while self.pipes:
-                wait = None if self.deadline is None else self.deadline - time.monotonic()
-                if wait is not None and wait <= 0:
-                    break
-                for pipe in multiprocessing.connection.wait(list(self.pipes), wait):
-                    self._receive(pipe)
-            for process in self.processes:
-                process.join(max(0, _KILL - _ASK) if self.failures else None)
-        finally:
-            self._end()
-        if self.failures:
-            _raise_first(self.failures, self.ranks)
-        return self.values
+    def __init__(self, rank, process, pipe):
+        self.rank, self.process, self.pipe = rank, process, pipe
+        self.end = None  # becomes readable when the process has ended
+        self.sent = bytearray()
+        os.set_blocking(pipe.fileno(), False)
 
-    def _receive(self, pipe):
-        """A rank's result, or the end of its process."""
-        rank = self.pipes.pop(pipe)
+    def start(self):
+        self.process.start()
+        self.end = os.pidfd_open(self.process.pid)
+
+    def has_ended(self, seconds=0):
+        return bool(multiprocessing.connection.wait([self.end], seconds))
+
+    def receive(self):
+        """(whether it is a result, what it is), or None while more has to come."""
+        has_ended = self.has_ended()  # asked first: then all that it sent is here
+        is_open = True
         try:
-            is_result, value = pickle.loads(pipe.recv_bytes())
-        except EOFError:
-            is_result, value = False, (self._ended(rank), None)
+            while data := os.read(self.pipe.fileno(), 1 << 20):
+                self.sent += data
+            is_open = False
+        except BlockingIOError:
+            pass
+        size = int.from_bytes(self.sent[:_HEADER], "little")
+        if len(self.sent) < _HEADER or len(self.sent) < _HEADER + size:
+            return None if is_open and not has_ended else (False, (self._how_it_ended(), None))
+        try:
+            return pickle.loads(memoryview(self.sent)[_HEADER:])
         except Exception as error:  # cannot be made here what was sent
-            is_result, value = False, (error, None)
-        pipe.close()
-        if is_result:
-            self.values[rank] = value
-            return
-        self.failures.append((rank, *value))
-        if self.deadline is None:
-            self.deadline = time.monotonic() + _ASK
+            return False, (error, None)
 
-    def _ended(self, rank):
-        """Why a process is gone that sent nothing."""
-        process = self.processes[rank]
-        process.join(_KILL)
-        code = process.exitcode
+    def _how_it_ended(self):
+        """The error for a process that sent nothing, or too little."""
+        self.has_ended(_KILL)
+        code = self.process.exitcode
         if code is None:
             text = "closed its pipe without a result"
         elif code < 0:
             text = f"was killed by {signal.Signals(-code).name}"
         else:
             text = f"ended with status {code} and without a result"
-        return errors.MachineError(f"rank {rank} {text}", rank)
+        return errors.MachineError(f"rank {self.rank} {text}", self.rank)
+
+    def close(self):
+        self.pipe.close()
+        if self.end is not None:
+            os.close(self.end)
+
+
+class _Processes:
+    """The processes of one call of `run`."""
+
+    def __init__(self, fn, ranks, method, args, timeout, folder):
+        self.values = [None] * ranks
+        self.failures = []
+        self.deadline = None  # of those that are left, once one failed
+        self.ranks = []
+        context = multiprocessing.get_context(method)
+        path = os.path.join(folder, "socket")
+        try:
+            for rank in range(ranks):
+                receiver, sender = context.Pipe(duplex=False)
+                with sender:
+                    process = context.Process(
+                        target=_child, name=f"ccl rank {rank}",
+                        args=(sender, os.getpid(), fn, args, rank, ranks, path, timeout))
+                    self.ranks.append(_Rank(rank, process, receiver))
+                    self.ranks[-1].start()
+        except BaseException:
+            self._end()
+            raise
+
+    def results(self):
+        try:
+            waited = list(self.ranks)
+            while waited and self._left() != 0:
+                ready = multiprocessing.connection.wait(
+                    [each for rank in waited for each in (rank.pipe, rank.end)], self._left())
+                for rank in list(waited):
+                    if (rank.pipe in ready or rank.end in ready) and self._take(rank):
+                        waited.remove(rank)
+            self._await_ends(self._left())
+        finally:
+            self._end()
+        if self.failures:
+            _raise_first(self.failures, len(self.ranks))
+        return self.values
+
+    def _left(self):
+        """Seconds until those that are left are asked to end; None: not at all."""
+        return None if self.deadline is None else max(0, self.deadline - time.monotonic())
+
+    def _take(self, rank):
+        """True if the rank has nothing more to say."""
+        message = rank.receive()
+        if message is None:
+            return False
+        is_result, value = message
+        if is_result:
+            self.values[rank.rank] = value
+            return True
+        self.failures.append((rank.rank, *value))
+        if self.deadline is None:
+            self.deadline = time.monotonic() + _ASK
+        return True
+
+    def _await_ends(self, seconds):
+        """Until all processes have ended, or so many seconds have gone by (None: no limit)."""
+        limit = None if seconds is None else time.monotonic() + seconds
+        alive = {rank.end for rank in self.ranks if rank.end is not None}
+        while alive:
+            left = None if limit is None else limit - time.monotonic()
+            if left is not None and left <= 0:
+                return
+            alive.difference_update(multiprocessing.connection.wait(alive, left))
 
     def _end(self):
         """Nothing is left of it afterwards."""
-        for process in self.processes:
-            if process.is_alive():
-                process.terminate()
-        limit = time.monotonic() + _KILL - _ASK
-        for process in self.processes:
-            process.join(max(0, limit - time.monotonic()))
-            if process.is_alive():
-                process.kill()
-                process.join()
-        for pipe in self.pipes:
-            pipe.close()
-
+        for rank in self.ranks:
+            if rank.process.is_alive():
+                rank.process.terminate()
+        self._await_ends(_KILL - _ASK)
+        for rank in self.ranks:
+            if rank.process.is_alive():
+                rank.process.kill()
+            if rank.process.pid is not None:
+                rank.process.join()
+            rank.close()

@@ -1,5 +1,7 @@
 """Streams, events and symmetric memory."""
 
+import math
+
 from . import _ccl
 from ._options import whole
 
@@ -103,9 +105,7 @@ class Memory:
     __slots__ = ("array", "_block", "_size", "_rank")
 
     def __init__(self, communicator, shape, dtype, timeout):
-        elements = 1
-        for extent in shape:
-            elements *= extent
+        elements = math.prod(shape)
         if elements * dtype.itemsize >= 1 << 63:
             raise ValueError(f"shape: {shape} has more elements than there are addresses")
         self._block = communicator.allocate(elements * dtype.itemsize, timeout)

@@ -141,7 +141,7 @@ static llvm::StringRef defaultName(Collective collective) {
   case Collective::Broadcast:
   case Collective::Reduce: return "binomial";
   case Collective::Gather:
-  case Collective::Scatter: return "one_shot";
+  case Collective::Scatter:
   case Collective::Permute: return "one_shot";
   case Collective::AllToAll:
   case Collective::AllToAllV: return "pairwise";

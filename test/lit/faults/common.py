@@ -4,6 +4,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import time
 
 JOB = ["run", "--collective", "all_reduce", "--iters", "1", "-w", "0", "--ranks", "processes"]
 NOBODY = 65534
@@ -51,3 +52,12 @@ def run(command, cache, timeout=60, **more):
         return done.returncode, done.stdout, done.stderr
     except subprocess.TimeoutExpired as late:
         return None, "", str(late)
+
+
+def await_socket(path):
+    """Until rank 0 listens there. Returns whether it does."""
+    for _ in range(2000):
+        if os.path.exists(path):
+            return True
+        time.sleep(0.01)
+    return False

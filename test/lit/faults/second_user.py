@@ -5,10 +5,9 @@ import socket
 import stat
 import subprocess
 import sys
-import time
 
 import common
-from common import JOB, NOBODY, Folder, environment, expect, run, skip
+from common import JOB, NOBODY, Folder, await_socket, environment, expect, run, skip
 
 ccl = os.path.abspath(sys.argv[1])
 small = [ccl] + JOB + ["-n", "2", "--count", "17", "--timeout", "20"]
@@ -19,14 +18,6 @@ def start(rank, path, cache, before=()):
     return subprocess.Popen(list(before) + small + ["--rank", str(rank), "--socket", path],
                             env=environment(cache, CCL_DEBUG="INFO"), text=True,
                             stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-
-
-def await_socket(path):
-    for _ in range(2000):
-        if os.path.exists(path):
-            return True
-        time.sleep(0.01)
-    return False
 
 
 def other_user(*attempts):

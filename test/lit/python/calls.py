@@ -273,11 +273,8 @@ class Groups(unittest.TestCase):
             nobody = comm.split(None if comm.rank == 0 else 5)
             twin = comm.dup()
             comm.close()
-            return (child.size, child.rank, child.all_reduce(np.array([comm_rank(twin)])).tolist(),
+            return (child.size, child.rank, child.all_reduce(np.array([twin.rank])).tolist(),
                     nobody if nobody is None else nobody.size)
-
-        def comm_rank(comm):
-            return comm.rank
 
         self.assertEqual(on_threads(4, work), [(2, 1, [2], None), (2, 1, [4], 3), (2, 0, [2], 3),
                                                (2, 0, [4], 3)])
@@ -293,6 +290,7 @@ class Streams(unittest.TestCase):
                 mark = stream.record()
                 mark.wait(timeout=10)
                 self.assertTrue(mark.done)
+                self.assertTrue(stream.idle)
                 comm.barrier(stream=stream)
             self.assertTrue(stream.idle)
             return total.sum(), both.tolist()

@@ -7,7 +7,6 @@ import sys
 import numpy as np
 
 import ccl
-import support
 from support import TYPES, check, numbers, reduced
 
 COUNTS = (0, 1, 2, 17, 300, 4097)

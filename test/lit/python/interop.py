@@ -1,6 +1,6 @@
 """ccl in one process with others: import orders, symbols, a second LLVM, other arrays."""
-import ctypes
 import glob
+import inspect
 import subprocess
 import sys
 import unittest
@@ -62,7 +62,7 @@ class Imports(unittest.TestCase):
         python("import ccl, numpy", "comms = ccl.open_threads(2, timeout=1)",
                "stream = comms[0].stream()",
                "comms[0].all_reduce(numpy.ones(4), stream=stream)",
-               "memory = stream.record()")
+               "mark = stream.record()")
 
     def test_public_names(self):
         import ccl
@@ -73,6 +73,12 @@ class Imports(unittest.TestCase):
                 value = getattr(of, name)
                 if not name.startswith("_") and callable(value):
                     self.assertTrue(value.__doc__, f"{of.__name__}.{name} has no documentation")
+                    # Shared paragraphs stand where the names of them did.
+                    self.assertNotRegex(value.__doc__, "(?m)^ *<")
+        told = inspect.getdoc(ccl.Communicator.all_gather_v)
+        for each in ("counts : sequence of int\n    Elements of", "**call\n    dtype, stream",
+                     "Returns\n-------\narray\n    `out`, or a new flat"):
+            self.assertIn(each, told)
         self.assertRegex(ccl.__version__, r"^\d+\.\d+\.\d+$")
 
 

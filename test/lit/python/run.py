@@ -62,6 +62,10 @@ def takes_too_much(comm):
         return str(error)
 
 
+def large(comm):
+    return bytes(5000000 * (1 + comm.rank))
+
+
 def fails(comm):
     if comm.rank == 1:
         raise LookupError("nothing here")
@@ -91,6 +95,19 @@ def dies(comm, how):
 
 def kill_myself(comm):
     os.kill(os.getpid(), signal.SIGKILL)
+
+
+def leaves_a_child(comm, pipe):
+    """Rank 1 dies and leaves a child, which holds all that was open in it."""
+    comm.barrier()
+    if comm.rank == 1:
+        child = os.fork()
+        if child == 0:
+            time.sleep(100)
+            os._exit(0)
+        os.write(pipe, f"{child} {time.monotonic()}".encode())
+        os._exit(9)
+    time.sleep(60)
 
 
 def exit_at_once(comm):
@@ -222,6 +239,25 @@ class Run(unittest.TestCase):
         for method in ("fork", "threads"):
             self.assertEqual(self.fails(SystemExit, dies, method=method,
                                         args=(exit_as_python_does,)).code, 5)
+
+    def test_death_is_seen_whoever_holds_the_pipe(self):
+        reader, writer = os.pipe()
+        try:
+            error = self.fails(ccl.MachineError, leaves_a_child, method="fork", args=(writer,),
+                               match="^rank 1 ended with status 9 and without a result$")
+            child, at = os.read(reader, 100).split()
+            # A second, and what a busy machine takes.
+            self.assertLess(time.monotonic() - float(at), 6)
+            os.kill(int(child), signal.SIGKILL)  # is still there
+        finally:
+            os.close(reader)
+            os.close(writer)
+        self.assertEqual((error.culprit, error.rank), (1, 1))
+
+    def test_large_results(self):
+        """Larger than a pipe holds."""
+        for rank, result in enumerate(ccl.run(large, ranks=2, method="fork")):
+            self.assertEqual(result, bytes(5000000 * (1 + rank)))
 
     def test_others_are_ended(self):
         """Within a second; also those that do not call ccl, or do not want to end."""

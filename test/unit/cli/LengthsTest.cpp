@@ -87,7 +87,7 @@ TEST_CASE("what ranks state agrees, and is what the runtime makes of it") {
     CAPTURE(model::name(collective));
     model::Contract contract = contractOf(collective, 3);
     Lengths lengths = *unevenLengths(contract, lists("4,0,7,2"));
-    Workload workload(contract, ElementType::I32, contract.reduction);
+    Workload workload(contract, ElementType::I32);
     Plan plan;
     plan.contract = contract;
     std::vector<UnevenCounts> stated;
@@ -172,7 +172,7 @@ TEST_CASE("the definitions, for shards of any lengths") {
 
 TEST_CASE("memory of uneven launches") {
   model::Contract contract = contractOf(Collective::AllGather, 3);
-  Workload workload(contract, ElementType::I32, Reduction::None);
+  Workload workload(contract, ElementType::I32);
   Lengths lengths = *unevenLengths(contract, lists("1,2,4"));
   CHECK(bytesNeeded(workload, lengths, true) == 4 * (7 + 3 * 7));
   CHECK(bytesNeeded(workload, lengths, false) == 4 * (3 * 7));

@@ -106,7 +106,7 @@ void checkJudge(ElementType type, Reduction reduction, int64_t ranks, Load load,
   model::Contract contract;
   contract.reduction = reduction;
   contract.ranks = ranks;
-  const Workload workload(contract, type, reduction);
+  const Workload workload(contract, type);
   const int64_t count = 400;
   auto countWrong = [&](const std::vector<int64_t> &order) {
     std::vector<char> result = reduce<T>(workload, reduction, order, count, load, store);

@@ -100,7 +100,7 @@ private:
 int64_t wrongIn(Collective collective, bool inPlace, const Spoil &spoil = {}) {
   model::Contract contract = contractOf(
       collective, collective == Collective::AllReduce ? Reduction::Sum : Reduction::None, 3);
-  Workload workload(contract, ElementType::I32, contract.reduction);
+  Workload workload(contract, ElementType::I32);
   MeasureOptions options;
   options.outOfPlace = !inPlace;
   options.inPlace = inPlace;
@@ -154,8 +154,7 @@ TEST_CASE("every mistake is counted, in every round") {
 }
 
 TEST_CASE("a missing write shows") {
-  Workload workload(contractOf(Collective::Broadcast, Reduction::None, 2), ElementType::I32,
-                    Reduction::None);
+  Workload workload(contractOf(Collective::Broadcast, Reduction::None, 2), ElementType::I32);
   GuardedBuffer buffer(400);
   char *data = buffer.place(400);
   buffer.poison();
@@ -181,8 +180,7 @@ TEST_CASE("an error of one rank ends all") {
       return llvm::Error::success();
     }
   };
-  Workload workload(contractOf(Collective::AllReduce, Reduction::Sum, 3), ElementType::I32,
-                    Reduction::Sum);
+  Workload workload(contractOf(Collective::AllReduce, Reduction::Sum, 3), ElementType::I32);
   Meeting meeting(3);
   std::atomic<int> failed = 0;
   llvm::Error error = onEveryRank(3, [&](int64_t rank) {
@@ -230,8 +228,7 @@ TEST_CASE("the definitions of the collectives") {
 
 TEST_CASE("sums of inputs are exact in every order") {
   constexpr int64_t ranks = 512, length = 1000;
-  Workload workload(contractOf(Collective::AllReduce, Reduction::Sum, ranks), ElementType::F32,
-                    Reduction::Sum);
+  Workload workload(contractOf(Collective::AllReduce, Reduction::Sum, ranks), ElementType::F32);
   std::vector<float> input(length), up(length), down(length);
   for (int64_t r = 0; r < ranks; ++r) {
     workload.fill(r, 3, 0, length, input.data());

@@ -1,5 +1,6 @@
 //===- CompileTest.cpp - From choreography to plan --------------------------===//
 #include "codegen/Count.h"
+#include "test/unit/Examples.h"
 #include "test/unit/codegen/Folder.h"
 #include "test/unit/codegen/Support.h"
 
@@ -13,22 +14,7 @@ namespace fs = std::filesystem;
 namespace ccl::test {
 namespace {
 
-const std::string ring = R"(
-ccl.algorithm @ring(%n: index) implements #ccl.contract<all_reduce, sum> {
-  %x = ccl.buffer inout ranks(%n) chunks(%n)
-  affine.for %s = 1 to %n {
-    affine.parallel (%r) = (0) to (symbol(%n)) {
-      ccl.reduce %x[%r, (%r - %s + 1) mod symbol(%n)]
-            into %x[(%r + 1) mod symbol(%n), (%r - %s + 1) mod symbol(%n)]
-    }
-  }
-  affine.for %s = 1 to %n {
-    affine.parallel (%r) = (0) to (symbol(%n)) {
-      ccl.copy %x[%r, (%r - %s + 2) mod symbol(%n)]
-          into %x[(%r + 1) mod symbol(%n), (%r - %s + 2) mod symbol(%n)]
-    }
-  }
-})";
+const std::string ring = example("ring_all_reduce.mlir");
 
 struct Result {
   Result(const std::string &text, const CompileOptions &options) {

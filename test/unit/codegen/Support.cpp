@@ -83,8 +83,10 @@ Compiled::Compiled(const std::string &text, HostOptions options) {
   FailureOr<model::Contract> contract = getModelContract(source.algorithm());
   if (failed(contract))
     throw std::runtime_error(source.diagnostics);
+  if (failed(planHost(source.algorithm(), *contract, options, plan)))
+    throw std::runtime_error(source.diagnostics);
   llvm::LLVMContext context;
-  auto module = emitHost(source.algorithm(), *contract, options, context, plan);
+  auto module = emitHost(source.algorithm(), options, context, plan);
   if (failed(module))
     throw std::runtime_error(source.diagnostics);
   plan.object = take(compileToObject(**module, options, &ir));

@@ -66,7 +66,7 @@ Compiled compileCase(const Case &c, int64_t ranks) {
   CompileStats stats;
   auto plan = compile(*module, options, stats);
   REQUIRE(mlir::succeeded(plan));
-  auto workload = std::make_unique<cli::Workload>(plan->contract, c.type, plan->contract.reduction);
+  auto workload = std::make_unique<cli::Workload>(plan->contract, c.type);
   auto program = LoadedProgram::load(std::move(*plan));
   REQUIRE(bool(program));
   return {*program, std::move(workload), c.type};
@@ -83,7 +83,8 @@ llvm::Expected<int64_t> takeTurn(Member &member, const Compiled &c, const Turn &
                                  uint64_t round) {
   const cli::Workload &w = *c.workload;
   int64_t bytes = w.elementBytes(), count = turn.count;
-  int64_t inElements = w.inElements(count), outElements = w.outElements(count);
+  int64_t inElements = w.inElements(member.rank(), count);
+  int64_t outElements = w.outElements(member.rank(), count);
   int64_t larger = std::max(inElements, outElements);
   std::vector<char> memory(size_t((inElements + outElements + 1) * bytes + larger * bytes));
   char *in = memory.data(), *out = in + inElements * bytes;

@@ -4,6 +4,7 @@
 
 using namespace ccl;
 using ccl::test::contains;
+using ccl::test::valueOf;
 
 namespace {
 
@@ -38,17 +39,16 @@ std::string here(uint32_t line) { return "BuilderTest.cpp:" + std::to_string(lin
 } // namespace
 
 TEST_CASE("builder: a right program compiles and runs in both forms") {
-  Result<Program> program = Program::compile(ring(3), {.ranks = 3, .type = DataType::i32});
-  CHECK_OK(program);
-  CHECK(program->name() == "ring");
-  CHECK(program->ranks() == 3);
-  CHECK(program->provedInPlace());
-  CHECK(program->provedOutOfPlace());
+  Program program = valueOf(Program::compile(ring(3), {.ranks = 3, .type = DataType::i32}));
+  CHECK(program.name() == "ring");
+  CHECK(program.ranks() == 3);
+  CHECK(program.provedInPlace());
+  CHECK(program.provedOutOfPlace());
   test::onRanks(3, [&](Communicator &rank) {
     std::vector<int> in(1000, rank.rank() + 1), out(1000);
-    CHECK_OK(rank.launch(*program, in.data(), out.data(), 1000));
+    CHECK_OK(rank.launch(program, in.data(), out.data(), 1000));
     CHECK(out == std::vector<int>(1000, 6));
-    CHECK_OK(rank.launch(*program, in.data(), in.data(), 1000));
+    CHECK_OK(rank.launch(program, in.data(), in.data(), 1000));
     CHECK(in == out);
   });
 }
@@ -164,12 +164,11 @@ TEST_CASE("builder: a step in a step is a part of it") {
       });
   }
   CHECK(a.moves() == 4);
-  Result<std::string> text = a.text();
-  CHECK_OK(text);
+  std::string text = valueOf(a.text());
   // One parallel loop with all four moves.
-  size_t first = text->find("affine.parallel");
+  size_t first = text.find("affine.parallel");
   REQUIRE(first != std::string::npos);
-  CHECK(text->find("affine.parallel", first + 1) == std::string::npos);
+  CHECK(text.find("affine.parallel", first + 1) == std::string::npos);
   CHECK_OK(Program::compile(a));
 }
 
@@ -204,9 +203,8 @@ TEST_CASE("builder: a large program is a table whose rows know their lines") {
   // 2 * 127 * 128 moves: more than are written as ops.
   Algorithm right = ring(128);
   CHECK(right.moves() > 20000);
-  Result<std::string> text = right.text();
-  CHECK_OK(text);
-  CHECK(contains(*text, "ccl.schedule"));
+  std::string text = valueOf(right.text());
+  CHECK(contains(text, "ccl.schedule"));
 
   Algorithm wrong = right;
   uint32_t line = __LINE__ + 2;

@@ -24,18 +24,17 @@ TEST_CASE("communicator: opening") {
   CHECK(ranks[1].timeout() == 5s);
   CHECK(ranks[1].isDirect());
   CHECK(open(1)[0].timeout() == 10min);
-  CHECK(messageOf(Communicator::openThreads(0).status()) ==
-        "a communicator has 1 to 1048576 ranks, not 0");
-  CHECK(contains(messageOf(Communicator::openThreads(2, {.timeout = -1ms}).status()), "-1 ms"));
+  CHECK(messageOf(Communicator::openThreads(0)) == "a communicator has 1 to 1048576 ranks, not 0");
+  CHECK(contains(messageOf(Communicator::openThreads(2, {.timeout = -1ms})), "-1 ms"));
 }
 
 TEST_CASE("communicator: one process per rank says what it lacks") {
   // The environment of tests has none of these.
-  CHECK(contains(messageOf(Communicator::open().status()), "CCL_RANK"));
-  CHECK(contains(messageOf(Communicator::open({.rank = 0}).status()), "CCL_SIZE"));
-  CHECK(contains(messageOf(Communicator::open({.rank = 0, .size = 2}).status()), "CCL_SOCKET"));
-  CHECK(contains(messageOf(Communicator::open({.rank = 2, .size = 2}).status()), "rank 2 of 2"));
-  CHECK(contains(messageOf(Communicator::open({.rank = 0, .size = -2}).status()), "rank 0 of -2"));
+  CHECK(contains(messageOf(Communicator::open()), "CCL_RANK"));
+  CHECK(contains(messageOf(Communicator::open({.rank = 0})), "CCL_SIZE"));
+  CHECK(contains(messageOf(Communicator::open({.rank = 0, .size = 2})), "CCL_SOCKET"));
+  CHECK(contains(messageOf(Communicator::open({.rank = 2, .size = 2})), "rank 2 of 2"));
+  CHECK(contains(messageOf(Communicator::open({.rank = 0, .size = -2})), "rank 0 of -2"));
 }
 
 TEST_CASE("communicator: split and dup, the parent goes first") {
@@ -48,8 +47,7 @@ TEST_CASE("communicator: split and dup, the parent goes first") {
     Result<std::optional<Communicator>> some = rank.split(rank.rank() == 0 ? -1 : 7, 0);
     CHECK_OK(some);
     CHECK(bool(*some) == (rank.rank() != 0));
-    Result<Communicator> copy = rank.dup();
-    CHECK_OK(copy);
+    Communicator copy = valueOf(rank.dup());
     works(rank);
     {
       Communicator gone = std::move(rank);
@@ -57,17 +55,16 @@ TEST_CASE("communicator: split and dup, the parent goes first") {
     CHECK(rank.rank() == -1);
     CHECK(contains(messageOf(rank.barrier()), "moved"));
     works(**half);
-    works(*copy);
+    works(copy);
   });
 }
 
 TEST_CASE("communicator: two, used by two threads of each rank at once") {
   onRanks(2, [](Communicator &rank) {
-    Result<Communicator> other = rank.dup();
-    CHECK_OK(other);
+    Communicator other = valueOf(rank.dup());
     std::thread thread([&] {
       for (int i = 0; i < 50; ++i)
-        works(*other);
+        works(other);
     });
     for (int i = 0; i < 50; ++i)
       works(rank);
@@ -106,10 +103,9 @@ TEST_CASE("communicator: abort ends all calls with its reason, and rebuild makes
     CHECK(rank.failure()->message == status.error().message);
     CHECK(!rank.barrier());
     CHECK(!rank.allocate(100));
-    Result<Communicator> next = rank.rebuild(20s);
-    CHECK_OK(next);
-    CHECK(next->size() == 3);
-    works(*next);
+    Communicator next = valueOf(rank.rebuild(20s));
+    CHECK(next.size() == 3);
+    works(next);
   });
 }
 
@@ -123,13 +119,13 @@ TEST_CASE("communicator: who comes late learns it, even if all others are done b
       if (next)
         (void)next->barrier({.timeout = 10s});
       else
-        CHECK(contains(messageOf(next.status()), "which came late"));
+        CHECK(contains(messageOf(next), "which came late"));
     };
     std::thread other([&] { rebuild(1); });
     rebuild(0);
     other.join();
     // What the others made of it is given back.
-    CHECK(contains(messageOf(ranks[2].rebuild(20ms).status()),
+    CHECK(contains(messageOf(ranks[2].rebuild(20ms)),
                    "the communicator went on without rank 2, which came late"));
   }
 }
@@ -138,12 +134,22 @@ TEST_CASE("communicator: ranks that ask for different things all get one error")
   std::vector<std::string> messages(2);
   onRanks(2, [&](Communicator &rank) {
     int in[2] = {1, 2}, out[2] = {};
-    Status status = rank.allReduce(in, out, rank.rank() + 1, DataType::i32, Op::sum);
-    REQUIRE(!status);
-    CHECK(status.error().kind == Error::Kind::mismatch);
-    messages[size_t(rank.rank())] = status.error().message;
+    messages[size_t(rank.rank())] = refusal(
+        rank.allReduce(in, out, rank.rank() + 1, DataType::i32, Op::sum), Error::Kind::mismatch);
   });
   CHECK(messages[0] == messages[1]);
+}
+
+TEST_CASE("communicator: an argument that makes no sense is blamed on the rank that gave it") {
+  onRanks(3, [](Communicator &rank) {
+    int in = 1, out = 0;
+    const int64_t count = rank.rank() == 1 ? -1 : 1;
+    Status status = rank.allReduce(&in, &out, count, DataType::i32, Op::sum);
+    CHECK(contains(refusal(status, Error::Kind::argument), "-1"));
+    CHECK(status.error().culprit == 1);
+    REQUIRE(rank.failure());
+    CHECK(rank.failure()->culprit == 1);
+  });
 }
 
 TEST_CASE("communicator: a call that nobody joins ends at its time-out and names who is missing") {
@@ -151,8 +157,7 @@ TEST_CASE("communicator: a call that nobody joins ends at its time-out and names
     if (rank.rank() == 1)
       return;
     Status status = rank.barrier({.timeout = 200ms});
-    REQUIRE(!status);
-    CHECK(status.error().kind == Error::Kind::timeout);
+    refusal(status, Error::Kind::timeout);
     CHECK(status.error().culprit == 1);
   });
 }
@@ -162,44 +167,38 @@ TEST_CASE("memory: all ranks address it; it is handed out again once all have gi
     const int me = rank.rank(), other = 1 - me;
     void *first = nullptr;
     {
-      Result<Memory> memory = rank.allocate(1000);
-      CHECK_OK(memory);
-      CHECK(memory->size() == 1000);
-      CHECK(memory->as<int>().size() == 250);
-      CHECK(memory->peer(me) == memory->data());
-      CHECK(memory->peer(2) == nullptr);
-      CHECK(memory->peer(-1) == nullptr);
-      first = memory->data();
-      memory->as<int>()[0] = 10 + me;
+      Memory memory = valueOf(rank.allocate(1000));
+      CHECK(memory.size() == 1000);
+      CHECK(memory.as<int>().size() == 250);
+      CHECK(memory.peer(me) == memory.data());
+      CHECK(memory.peer(2) == nullptr);
+      CHECK(memory.peer(-1) == nullptr);
+      first = memory.data();
+      memory.as<int>()[0] = 10 + me;
       CHECK_OK(rank.barrier());
-      CHECK(*static_cast<int *>(memory->peer(other)) == 10 + other);
+      CHECK(*static_cast<int *>(memory.peer(other)) == 10 + other);
       CHECK_OK(rank.barrier());
       // Only one of them gives this one back.
-      Result<Memory> kept = rank.allocate(5000);
-      CHECK_OK(kept);
-      void *there = kept->data();
+      Memory kept = valueOf(rank.allocate(5000));
+      void *there = kept.data();
       if (me == 0)
-        Memory gone = std::move(*kept);
-      Result<Memory> next = rank.allocate(5000);
-      CHECK_OK(next);
-      CHECK(next->data() != there);
+        Memory gone = std::move(kept);
+      Memory next = valueOf(rank.allocate(5000));
+      CHECK(next.data() != there);
     }
-    Result<Memory> again = rank.allocate(900);
-    CHECK_OK(again);
-    CHECK(again->data() == first);
+    Memory again = valueOf(rank.allocate(900));
+    CHECK(again.data() == first);
     std::vector<int> in(200, me + 1);
-    std::memcpy(again->data(), in.data(), 800);
-    CHECK_OK(rank.allReduce(again->data(), again->data(), 200, DataType::i32, Op::sum));
-    CHECK(again->as<int>()[199] == 3);
+    std::memcpy(again.data(), in.data(), 800);
+    CHECK_OK(rank.allReduce(again.data(), again.data(), 200, DataType::i32, Op::sum));
+    CHECK(again.as<int>()[199] == 3);
   });
 }
 
 TEST_CASE("memory: outlives its communicator") {
   std::vector<std::optional<Memory>> kept(2);
   onRanks(2, [&](Communicator &rank) {
-    Result<Memory> memory = rank.allocate(64);
-    CHECK_OK(memory);
-    kept[size_t(rank.rank())] = std::move(*memory);
+    kept[size_t(rank.rank())] = valueOf(rank.allocate(64));
     CHECK_OK(rank.barrier());
   });
   std::memset(kept[0]->data(), 1, 64);
@@ -209,12 +208,9 @@ TEST_CASE("memory: outlives its communicator") {
 
 TEST_CASE("memory: sizes that cannot be, or differ") {
   onRanks(2, [](Communicator &rank) {
-    CHECK(contains(messageOf(rank.allocate(size_t(1) << 60).status()), "the limit is"));
-    Result<Memory> none = rank.allocate(0);
-    CHECK_OK(none);
-    CHECK(none->size() == 0);
-    Result<Memory> different = rank.allocate(rank.rank() ? 5000 : 50);
-    REQUIRE(!different);
-    CHECK(different.error().kind == Error::Kind::mismatch);
+    CHECK(contains(messageOf(rank.allocate(size_t(1) << 60)), "the limit is"));
+    Memory none = valueOf(rank.allocate(0));
+    CHECK(none.size() == 0);
+    refusal(rank.allocate(rank.rank() ? 5000 : 50), Error::Kind::mismatch);
   });
 }

@@ -25,17 +25,33 @@ Status statusOf(const Result<T> &result) {
   return result.status();
 }
 
-inline std::string messageOf(const Status &status) {
+/// What a call of the set-up gives. If it gives an error, the test has failed, and ends.
+template <typename T>
+T valueOf(Result<T> result) {
+  CHECK_OK(result);
+  return std::move(*result);
+}
+
+/// Of a Status or Result; "" if all is well.
+template <typename T>
+std::string messageOf(const T &result) {
+  const Status status = statusOf(result);
   return status ? std::string() : status.error().message;
+}
+/// The text of an error of that kind.
+template <typename T>
+std::string refusal(const T &result, Error::Kind kind) {
+  const Status status = statusOf(result);
+  REQUIRE(!status);
+  CHECK(status.error().kind == kind);
+  return status.error().message;
 }
 inline bool contains(const std::string &text, std::string_view part) {
   return text.find(part) != std::string::npos;
 }
 
 inline std::vector<Communicator> open(int ranks, OpenOptions options = {}) {
-  Result<std::vector<Communicator>> opened = Communicator::openThreads(ranks, options);
-  REQUIRE_MESSAGE(bool(opened), messageOf(opened.status()));
-  return std::move(*opened);
+  return valueOf(Communicator::openThreads(ranks, options));
 }
 
 /// body(communicator) on a thread for each rank.

@@ -5,19 +5,18 @@ using namespace ccl::test;
 
 TEST_CASE("stream: calls are executed in order, between blocking ones") {
   onRanks(2, [](Communicator &rank) {
-    Result<Stream> stream = rank.openStream();
-    CHECK_OK(stream);
+    Stream stream = valueOf(rank.openStream());
     std::vector<int64_t> data(1000, rank.rank() + 1);
     // Each doubles the sum of before: 3, 6, 12, ...
     for (int i = 0; i < 20; ++i)
       CHECK_OK(rank.allReduce(data.data(), data.data(), 1000, DataType::i64, Op::sum,
-                              {.stream = &*stream}));
+                              {.stream = &stream}));
     std::vector<int64_t> blocking(1000);
     CHECK_OK(rank.allReduce(data.data(), blocking.data(), 1000, DataType::i64, Op::max));
     CHECK(blocking == std::vector<int64_t>(1000, 3 << 19)); // it came after all of them
-    CHECK_OK(stream->wait());
+    CHECK_OK(stream.wait());
     CHECK(data == blocking);
-    CHECK(stream->idle());
+    CHECK(stream.idle());
   });
 }
 
@@ -28,9 +27,7 @@ TEST_CASE("stream: the communicator goes first, the stream finishes its work") {
     std::vector<Communicator> ranks = open(2);
     for (int r = 0; r < 2; ++r) {
       data[size_t(r)].assign(100000, r + 1);
-      Result<Stream> stream = ranks[size_t(r)].openStream();
-      CHECK_OK(stream);
-      streams[size_t(r)] = std::move(*stream);
+      streams[size_t(r)] = valueOf(ranks[size_t(r)].openStream());
       for (int i = 0; i < 5; ++i)
         CHECK_OK(ranks[size_t(r)].allReduce(data[size_t(r)].data(), data[size_t(r)].data(), 100000,
                                             DataType::i32, Op::max,
@@ -49,10 +46,9 @@ TEST_CASE("stream: destroyed with work whose partner never comes, it fails that 
       return;
     int in = 1, out = 0;
     {
-      Result<Stream> stream = rank.openStream();
-      CHECK_OK(stream);
+      Stream stream = valueOf(rank.openStream());
       CHECK_OK(rank.allReduce(&in, &out, 1, DataType::i32, Op::sum,
-                              {.stream = &*stream, .timeout = 100ms}));
+                              {.stream = &stream, .timeout = 100ms}));
     }
     REQUIRE(rank.failure());
     CHECK(rank.failure()->kind == Error::Kind::timeout);
@@ -61,113 +57,106 @@ TEST_CASE("stream: destroyed with work whose partner never comes, it fails that 
 
 TEST_CASE("stream: wait gives the first error; its own time-out stops nothing") {
   onRanks(2, [](Communicator &rank) {
-    Result<Stream> stream = rank.openStream();
-    CHECK_OK(stream);
+    Stream stream = valueOf(rank.openStream());
     std::vector<int> in(10, 1), out(10);
-    CHECK_OK(stream->wait());
-    CHECK(messageOf(stream->wait(-1ms)) == "a time-out of -1 ms");
+    CHECK_OK(stream.wait());
+    CHECK(messageOf(stream.wait(-1ms)) == "a time-out of -1 ms");
     if (rank.rank() == 0) {
-      CHECK_OK(rank.barrier({.stream = &*stream}));
-      Status early = stream->wait(20ms);
-      REQUIRE(!early);
-      CHECK(early.error().kind == Error::Kind::timeout);
-      CHECK(contains(early.error().message, "1 calls of the stream are not done after 20 ms"));
-      CHECK(!stream->idle());
+      CHECK_OK(rank.barrier({.stream = &stream}));
+      CHECK(contains(refusal(stream.wait(20ms), Error::Kind::timeout),
+                     "1 calls of the stream are not done after 20 ms"));
+      CHECK(!stream.idle());
     } else {
       std::this_thread::sleep_for(60ms);
-      CHECK_OK(rank.barrier({.stream = &*stream}));
+      CHECK_OK(rank.barrier({.stream = &stream}));
     }
-    CHECK_OK(stream->wait());
+    CHECK_OK(stream.wait());
     // Counts that differ: an error of both, found by the stream's thread.
     CHECK_OK(rank.allReduce(in.data(), out.data(), rank.rank() + 1, DataType::i32, Op::sum,
-                            {.stream = &*stream}));
-    Status status = stream->wait();
-    REQUIRE(!status);
-    CHECK(status.error().kind == Error::Kind::mismatch);
-    CHECK_OK(rank.barrier({.stream = &*stream})); // queued; it fails like all others
-    CHECK(messageOf(stream->wait()) == status.error().message);
+                            {.stream = &stream}));
+    const std::string first = refusal(stream.wait(), Error::Kind::mismatch);
+    CHECK_OK(rank.barrier({.stream = &stream})); // queued; it fails like all others
+    CHECK(messageOf(stream.wait()) == first);
   });
 }
 
 TEST_CASE("stream: what can be checked at once is an error at once") {
   std::vector<Communicator> ranks = open(2);
-  Result<Stream> stream = ranks[0].openStream();
-  CHECK_OK(stream);
+  Stream stream = valueOf(ranks[0].openStream());
   int in = 1, out = 0;
-  CHECK(
-      contains(messageOf(ranks[0].broadcast(&in, &out, 1, DataType::i32, 9, {.stream = &*stream})),
-               "root 9"));
-  CHECK(contains(messageOf(ranks[1].barrier({.stream = &*stream})), "another communicator"));
-  Stream moved = std::move(*stream);
-  CHECK(contains(messageOf(ranks[0].barrier({.stream = &*stream})), "moved"));
-  CHECK(contains(messageOf(stream->wait()), "moved"));
-  CHECK(stream->idle());
+  CHECK(contains(messageOf(ranks[0].broadcast(&in, &out, 1, DataType::i32, 9, {.stream = &stream})),
+                 "root 9"));
+  CHECK(contains(messageOf(ranks[1].barrier({.stream = &stream})), "another communicator"));
+  Stream moved = std::move(stream);
+  CHECK(contains(messageOf(ranks[0].barrier({.stream = &stream})), "moved"));
+  CHECK(contains(messageOf(stream.wait()), "moved"));
+  CHECK(stream.idle());
 }
 
 TEST_CASE("stream: events order streams of two communicators") {
   onRanks(2, [](Communicator &rank) {
-    Result<Communicator> other = rank.dup();
-    CHECK_OK(other);
-    Result<Stream> first = rank.openStream(), second = other->openStream();
-    CHECK_OK(first);
-    CHECK_OK(second);
+    Communicator other = valueOf(rank.dup());
+    Stream first = valueOf(rank.openStream()), second = valueOf(other.openStream());
     std::vector<int> data(50000, rank.rank() + 1), result(50000);
     for (int i = 0; i < 10; ++i) {
       CHECK_OK(rank.allReduce(data.data(), data.data(), 50000, DataType::i32, Op::max,
-                              {.stream = &*first}));
-      Result<Event> event = first->record();
-      CHECK_OK(event);
-      CHECK_OK(second->after(*event));
-      CHECK_OK(other->allReduce(data.data(), result.data(), 50000, DataType::i32, Op::sum,
-                                {.stream = &*second}));
-      Result<Event> back = second->record();
-      CHECK_OK(back);
-      CHECK_OK(first->after(*back));
+                              {.stream = &first}));
+      Event event = valueOf(first.record());
+      CHECK_OK(second.after(event));
+      CHECK_OK(other.allReduce(data.data(), result.data(), 50000, DataType::i32, Op::sum,
+                               {.stream = &second}));
+      Event back = valueOf(second.record());
+      CHECK_OK(first.after(back));
     }
-    CHECK_OK(second->wait());
+    CHECK_OK(second.wait());
     CHECK(result == std::vector<int>(50000, 4));
-    Result<Event> last = second->record();
-    CHECK_OK(last);
-    CHECK_OK(last->wait());
-    CHECK(last->done());
+    Event last = valueOf(second.record());
+    CHECK_OK(last.wait());
+    CHECK(last.done());
   });
 }
 
 TEST_CASE("stream: what waits for an event that fails is aborted") {
   onRanks(2, [](Communicator &rank) {
-    Result<Communicator> other = rank.dup();
-    CHECK_OK(other);
-    Result<Stream> first = rank.openStream(), second = other->openStream();
-    CHECK_OK(first);
-    CHECK_OK(second);
+    Communicator other = valueOf(rank.dup());
+    Stream first = valueOf(rank.openStream()), second = valueOf(other.openStream());
     int in = 1, out = 0;
-    CHECK_OK(rank.allReduce(&in, &out, rank.rank(), DataType::i32, Op::sum, {.stream = &*first}));
-    Result<Event> event = first->record();
-    CHECK_OK(event);
-    CHECK_OK(second->after(*event));
-    CHECK_OK(other->barrier({.stream = &*second}));
-    Status status = second->wait();
-    REQUIRE(!status);
-    CHECK(event->wait().error().kind == Error::Kind::mismatch);
-    REQUIRE(other->failure());
-    CHECK(contains(other->failure()->message, "the event that a stream waits for failed"));
+    CHECK_OK(rank.allReduce(&in, &out, rank.rank(), DataType::i32, Op::sum, {.stream = &first}));
+    Event event = valueOf(first.record());
+    CHECK_OK(second.after(event));
+    CHECK_OK(other.barrier({.stream = &second}));
+    CHECK(!second.wait());
+    refusal(event.wait(), Error::Kind::mismatch);
+    REQUIRE(other.failure());
+    CHECK(contains(other.failure()->message, "the event that a stream waits for failed"));
   });
 }
 
 TEST_CASE("stream: threads enqueue and wait at once") {
   onRanks(1, [](Communicator &rank) {
-    Result<Stream> stream = rank.openStream();
-    CHECK_OK(stream);
+    Stream stream = valueOf(rank.openStream());
     std::vector<std::thread> threads;
     for (int t = 0; t < 4; ++t)
       threads.emplace_back([&] {
         for (int i = 0; i < 25; ++i) {
-          CHECK_OK(rank.barrier({.stream = &*stream}));
-          CHECK_OK(stream->wait());
+          CHECK_OK(rank.barrier({.stream = &stream}));
+          CHECK_OK(stream.wait());
         }
       });
     for (std::thread &thread : threads)
       thread.join();
-    CHECK(stream->idle());
+    CHECK(stream.idle());
+  });
+}
+
+TEST_CASE("stream: whoever sees a mark reached sees an idle stream") {
+  onRanks(1, [](Communicator &rank) {
+    Stream stream = valueOf(rank.openStream());
+    for (int i = 0; i < 2000; ++i) {
+      CHECK_OK(rank.barrier({.stream = &stream}));
+      Event event = valueOf(stream.record());
+      CHECK_OK(event.wait());
+      REQUIRE(stream.idle());
+    }
   });
 }

@@ -244,6 +244,7 @@ TEST_CASE("communicators of impossible size") {
   CHECK(outcomeOf(Member::createThreads(2, {.slotBytes = 0}).takeError()).failed);
   CHECK(outcomeOf(makeCommunicator(2)[0].launch(nullptr, {})).says("no program"));
   CHECK(exitStatus(Failure::Timeout) == 3);
+  CHECK(exitStatus(Failure::Mismatch) == 3);
   CHECK(exitStatus(Failure::Unproved) == 1);
   CHECK(exitStatus(Failure::BadArgument) == 2);
 }

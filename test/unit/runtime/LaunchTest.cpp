@@ -34,6 +34,10 @@ void useSlots(Plan &plan) {
   plan.kernels = {kernel};
 }
 
+llvm::Expected<Cut> cutOf(const Plan &plan, int64_t count, int64_t slotBytes) {
+  return chooseCut(plan, llvm::cantFail(findFacts(plan, 0)), count, slotBytes, 0);
+}
+
 struct Case {
   RankFacts facts;
   LaunchShape shape;
@@ -106,7 +110,7 @@ TEST_CASE("slices fit slots, whatever the count") {
           Plan plan = planOf(Collective::AllReduce, 4, chunks);
           useSlots(plan);
           plan.maxCount = maxCount;
-          const Cut cut = llvm::cantFail(chooseCut(plan, count, slotBytes, 0));
+          const Cut cut = llvm::cantFail(cutOf(plan, count, slotBytes));
           const int64_t longest = model::longestChunk(count, chunks);
           CAPTURE(count);
           CAPTURE(cut.microBatches);
@@ -123,23 +127,23 @@ TEST_CASE("slices fit slots, whatever the count") {
 
 TEST_CASE("cuts without slots and with stages") {
   Plan plan = planOf(Collective::AllReduce, 4, 4);
-  Cut cut = llvm::cantFail(chooseCut(plan, 1 << 26, 64, 0));
+  Cut cut = llvm::cantFail(cutOf(plan, 1 << 26, 64));
   CHECK(cut.microBatches == 1);
   CHECK(cut.stride == 1 << 24);
   plan.pipelineStages = 3;
-  CHECK(llvm::cantFail(chooseCut(plan, 1 << 26, 64, 0)).microBatches == 6);
-  CHECK(llvm::cantFail(chooseCut(plan, 4 * 2048, 64, 0)).microBatches == 2);
-  CHECK(llvm::cantFail(chooseCut(plan, 4 * 100, 64, 0)).microBatches == 1);
-  CHECK(llvm::cantFail(chooseCut(plan, 0, 64, 0)).microBatches == 1);
+  CHECK(llvm::cantFail(cutOf(plan, 1 << 26, 64)).microBatches == 6);
+  CHECK(llvm::cantFail(cutOf(plan, 4 * 2048, 64)).microBatches == 2);
+  CHECK(llvm::cantFail(cutOf(plan, 4 * 100, 64)).microBatches == 1);
+  CHECK(llvm::cantFail(cutOf(plan, 0, 64)).microBatches == 1);
   useSlots(plan);
   plan.maxCount = 1000;
-  CHECK(llvm::toString(chooseCut(plan, 1, 1024, 0).takeError()).find("at least 4000 bytes") !=
+  CHECK(llvm::toString(cutOf(plan, 1, 1024).takeError()).find("at least 4000 bytes") !=
         std::string::npos);
 }
 
 namespace {
 
-const std::shared_ptr<World> heap = createThreadWorld(1);
+const std::shared_ptr<World> heap = createThreadWorld();
 
 /// What a kernel would see, and what the caller sees after it. The "kernel" writes
 /// 1000 + i to all of its `out`.

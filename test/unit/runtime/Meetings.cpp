@@ -1,6 +1,8 @@
 //===- Meetings.cpp ---------------------------------------------------------===//
 #include "test/unit/runtime/Meetings.h"
 
+#include "runtime/bootstrap/Star.h"
+
 #include "llvm/ADT/SmallVector.h"
 #include "llvm/ADT/StringRef.h"
 
@@ -8,7 +10,6 @@
 
 #include <fcntl.h>
 #include <sys/mman.h>
-#include <sys/socket.h>
 
 #include <cstring>
 
@@ -108,45 +109,34 @@ std::vector<Attend> atPath(int64_t ranks, const std::string &path, Milliseconds 
   return all;
 }
 
-std::vector<Fared> meetAll(const std::vector<Attend> &ranks) {
-  std::vector<Child> children;
-  children.reserve(ranks.size());
-  for (const Attend &how : ranks)
-    children.emplace_back([&how] { return attend(how).toText(); });
+static std::vector<Fared> faredOf(std::vector<Child> &children) {
   std::vector<Fared> all;
   for (Child &child : children)
     all.push_back(Fared::fromText(child.text()));
   return all;
 }
 
-std::vector<Fared> meetOverSockets(std::vector<Attend> ranks) {
-  std::vector<std::pair<Descriptor, Descriptor>> pairs(ranks.size()); // of hub, of rank
-  for (size_t r = 1; r < ranks.size(); ++r) {
-    int ends[2];
-    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0)
-      abort();
-    pairs[r] = {Descriptor(ends[0]), Descriptor(ends[1])};
-  }
+std::vector<Fared> meetAll(const std::vector<Attend> &ranks) {
   std::vector<Child> children;
   children.reserve(ranks.size());
-  for (size_t r = 0; r < ranks.size(); ++r)
-    children.emplace_back([&, r] {
-      // Only one's own ends: a brother's copy would hide the end of this process.
-      for (size_t other = 1; other < ranks.size(); ++other) {
-        if (r == 0)
-          ranks[0].options.sockets.push_back(pairs[other].first.release());
-        else if (r == other)
-          ranks[r].options.sockets.push_back(pairs[other].second.release());
-      }
-      pairs.clear();
-      ranks[r].options.path.clear();
-      return attend(ranks[r]).toText();
-    });
-  pairs.clear();
-  std::vector<Fared> all;
-  for (Child &child : children)
-    all.push_back(Fared::fromText(child.text()));
-  return all;
+  for (const Attend &how : ranks)
+    children.emplace_back([&how] { return attend(how).toText(); });
+  return faredOf(children);
+}
+
+std::vector<Fared> meetOverSockets(std::vector<Attend> ranks) {
+  std::vector<Child> children;
+  children.reserve(ranks.size());
+  {
+    bootstrap::Star star = llvm::cantFail(bootstrap::Star::make(int64_t(ranks.size())));
+    for (size_t r = 0; r < ranks.size(); ++r)
+      children.emplace_back([&, r] {
+        ranks[r].options.sockets = star.keep(int64_t(r));
+        ranks[r].options.path.clear();
+        return attend(ranks[r]).toText();
+      });
+  }
+  return faredOf(children);
 }
 
 } // namespace ccl::test

@@ -45,20 +45,24 @@ struct Peer {
   }
 };
 
+Meeting meetingOf(std::vector<std::unique_ptr<Peer>> &peers, bool withSockets) {
+  Meeting meeting;
+  meeting.ranks = int64_t(peers.size()) + 1;
+  meeting.peers.resize(peers.size() + 1);
+  for (size_t i = 0; i < peers.size(); ++i) {
+    PeerLink &link = meeting.peers[i + 1];
+    link.pid = peers[i]->child->pid();
+    link.pidfd = pidfdOf(link.pid);
+    if (withSockets)
+      link.socket = std::move(peers[i]->ours);
+  }
+  return meeting;
+}
+
 /// The monitor of rank 0 and what it reported.
 class Watched {
 public:
-  Watched(std::vector<std::unique_ptr<Peer>> &peers, bool withSockets = true) {
-    Meeting meeting;
-    meeting.ranks = int64_t(peers.size()) + 1;
-    meeting.peers.resize(peers.size() + 1);
-    for (size_t i = 0; i < peers.size(); ++i) {
-      PeerLink &link = meeting.peers[i + 1];
-      link.pid = peers[i]->child->pid();
-      link.pidfd = pidfdOf(link.pid);
-      if (withSockets)
-        link.socket = std::move(peers[i]->ours);
-    }
+  explicit Watched(Meeting meeting) {
     monitor = llvm::cantFail(Monitor::start(
         meeting,
         [this](int64_t rank, const std::string &how) {
@@ -68,6 +72,8 @@ public:
         },
         [this] { ticked.tell(); }));
   }
+  explicit Watched(std::vector<std::unique_ptr<Peer>> &peers, bool withSockets = true)
+      : Watched(meetingOf(peers, withSockets)) {}
   std::string takeReports() {
     std::lock_guard lock(mutex);
     std::string text;
@@ -94,6 +100,14 @@ void runInChild(const std::function<std::string()> &body) {
   Child child(body);
   CHECK(child.text() == "fine");
 }
+/// The same with a peer that ends when it is told to.
+void runWithPeer(
+    const std::function<std::string(std::vector<std::unique_ptr<Peer>> &peers)> &body) {
+  runInChild([&] {
+    auto peers = makePeers({[] {}});
+    return body(peers);
+  });
+}
 
 #define EXPECT(condition)                                                                          \
   do {                                                                                             \
@@ -113,19 +127,17 @@ TEST_CASE("how a child ended is told, once") {
     runInChild([&]() -> std::string {
       auto peers = makePeers({[] { _exit(3); }, [] { kill(getpid(), SIGKILL); }, [] {}});
       Watched watched(peers, withSockets);
-      EXPECT(!watched.monitor->isGone(1));
+      watched.ticked.wait(2);
+      EXPECT(watched.takeReports() == "");
       peers[0]->go.tell();
       watched.reported.wait();
       EXPECT(watched.takeReports() ==
-             fmt::format("1: rank 1 (process {}) ended: exit status 3\n", peers[0]->child->pid()));
+             fmt::format("1: its process {} ended: exit status 3\n", peers[0]->child->pid()));
       peers[1]->go.tell();
       watched.reported.wait();
       EXPECT(watched.takeReports() ==
-             fmt::format("2: rank 2 (process {}) ended: killed by signal 9 (Killed)\n",
+             fmt::format("2: its process {} ended: killed by signal 9 (Killed)\n",
                          peers[1]->child->pid()));
-      EXPECT(watched.monitor->isGone(1) && watched.monitor->isGone(2));
-      EXPECT(!watched.monitor->isGone(3) && !watched.monitor->isGone(0));
-      EXPECT(!watched.monitor->isGone(-1) && !watched.monitor->isGone(4));
       // Who asks for the status still gets it.
       EXPECT(peers[0]->child->status() == 3);
       EXPECT(peers[1]->child->status() == -SIGKILL);
@@ -143,7 +155,7 @@ TEST_CASE("a process that is no child of ours") {
     // The test keeps a copy of the socket's end; the pidfd tells all the same.
     watched.reported.wait();
     EXPECT(watched.takeReports() ==
-           fmt::format("1: rank 1 (process {}) ended\n", peers[0]->child->pid()));
+           fmt::format("1: its process {} ended\n", peers[0]->child->pid()));
     return "fine";
   });
 }
@@ -165,35 +177,26 @@ TEST_CASE("a closed socket of a living process; what is sent is thrown away") {
     meeting.peers[1].pid = living.pid();
     meeting.peers[1].pidfd = pidfdOf(living.pid());
     meeting.peers[1].socket = Descriptor(ends[0]);
-    Signal reported, ticked;
-    std::string report;
-    auto monitor = llvm::cantFail(Monitor::start(
-        meeting,
-        [&](int64_t, const std::string &how) {
-          report += how;
-          reported.tell();
-        },
-        [&] { ticked.tell(); }));
+    Watched watched(std::move(meeting));
     EXPECT(send(ends[1], "rubbish", 7, 0) == 7);
-    ticked.wait(4);
-    EXPECT(!monitor->isGone(1));
+    watched.ticked.wait(4);
+    EXPECT(watched.takeReports() == "");
     int unread = -1; // of the other end: it has been taken
     EXPECT(recv(ends[1], &unread, 1, MSG_DONTWAIT) < 0);
     close(ends[1]);
-    reported.wait();
-    EXPECT(report == fmt::format("rank 1 (process {}) closed its connection", living.pid()));
-    const std::string first = report;
+    watched.reported.wait();
+    EXPECT(watched.takeReports() ==
+           fmt::format("1: its process {} closed its connection\n", living.pid()));
     stay.tell();
     EXPECT(living.status() == 0);
-    ticked.wait(3);
-    EXPECT(report == first);
+    watched.ticked.wait(3);
+    EXPECT(watched.takeReports() == "");
     return "fine";
   });
 }
 
 TEST_CASE("the thread has a name, takes no signals, and leaves nothing") {
-  runInChild([]() -> std::string {
-    auto peers = makePeers({[] {}});
+  runWithPeer([](auto &peers) -> std::string {
     // Signals are two pipes each.
     const int before = countDescriptors();
     {
@@ -218,8 +221,7 @@ TEST_CASE("the thread has a name, takes no signals, and leaves nothing") {
 }
 
 TEST_CASE("a forked child closes its copies and does not miss the thread") {
-  runInChild([]() -> std::string {
-    auto peers = makePeers({[] {}});
+  runWithPeer([](auto &peers) -> std::string {
     const int before = countDescriptors();
     Watched watched(peers);
     const int with = countDescriptors();
@@ -240,10 +242,9 @@ TEST_CASE("a forked child closes its copies and does not miss the thread") {
 }
 
 TEST_CASE("closed sockets of one's own say nothing of the peers") {
-  runInChild([]() -> std::string {
+  runWithPeer([](auto &peers) -> std::string {
     int ends[2];
     EXPECT(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) == 0);
-    auto peers = makePeers({[] {}});
     peers[0]->ours = Descriptor(ends[0]);
     Watched watched(peers);
     watched.monitor->closeSockets();

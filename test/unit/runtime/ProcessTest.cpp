@@ -3,20 +3,17 @@
 // Every rank is a child of the test, which is none itself. A child reports one line.
 //===----------------------------------------------------------------------===//
 #include "runtime/Backoff.h"
+#include "runtime/bootstrap/Star.h"
 #include "test/unit/runtime/Buffers.h"
+#include "test/unit/runtime/Processes.h"
 #include "test/unit/runtime/Programs.h"
 
 #include <doctest/doctest.h>
 #include <fmt/format.h>
 
-#include <dirent.h>
-#include <poll.h>
 #include <signal.h>
-#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
-
-#include <cstring>
 
 using namespace ccl;
 using namespace ccl::test;
@@ -30,68 +27,27 @@ std::string textOf(llvm::Error error) { return llvm::toString(std::move(error));
 /// What each rank's body returned; "killed by 9" and the like for ranks that did not get
 /// that far.
 std::vector<std::string> runProcesses(int64_t ranks, const Body &body, MemberOptions options = {}) {
-  std::vector<int> hub, spokes;
-  for (int64_t r = 1; r < ranks; ++r) {
-    int ends[2];
-    REQUIRE(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) == 0);
-    hub.push_back(ends[0]);
-    spokes.push_back(ends[1]);
-  }
-  std::vector<pid_t> children;
-  std::vector<int> results;
-  for (int64_t r = 0; r < ranks; ++r) {
-    int result[2];
-    REQUIRE(pipe(result) == 0);
-    const pid_t pid = fork();
-    REQUIRE(pid >= 0);
-    if (pid == 0) {
-      JoinOptions joining;
-      joining.rank = r;
-      joining.ranks = ranks;
-      joining.sockets = r == 0 ? hub : std::vector<int>{spokes[size_t(r - 1)]};
-      for (int64_t other = 1; other < ranks; ++other) {
-        if (r != 0)
-          close(hub[size_t(other - 1)]);
-        if (r != other)
-          close(spokes[size_t(other - 1)]);
-      }
-      joining.timeout = Milliseconds(20000);
-      joining.member = options;
-      std::string text;
-      {
+  std::vector<Child> children;
+  children.reserve(size_t(ranks));
+  {
+    bootstrap::Star star = llvm::cantFail(bootstrap::Star::make(ranks));
+    for (int64_t r = 0; r < ranks; ++r)
+      children.emplace_back([&, r] {
+        JoinOptions joining;
+        joining.rank = r;
+        joining.ranks = ranks;
+        joining.sockets = star.keep(r);
+        joining.timeout = Milliseconds(20000);
+        joining.member = options;
         auto member = Member::join(std::move(joining));
-        text = member ? body(**member) : textOf(member.takeError());
-      }
-      text.resize(std::min<size_t>(text.size(), 4000));
-      const bool written = write(result[1], text.data(), text.size()) == ssize_t(text.size());
-      _exit(written ? 0 : 1);
-    }
-    close(result[1]);
-    children.push_back(pid);
-    results.push_back(result[0]);
+        return member ? body(**member) : textOf(member.takeError());
+      });
   }
-  for (const std::vector<int> &sockets : {hub, spokes})
-    for (int socket : sockets)
-      close(socket);
   std::vector<std::string> texts;
-  const Clock::time_point deadline = Clock::now() + std::chrono::seconds(60);
-  for (int64_t r = 0; r < ranks; ++r) {
-    pollfd wait{results[size_t(r)], POLLIN, 0};
-    const auto left = std::chrono::duration_cast<Milliseconds>(deadline - Clock::now());
-    std::string text = "hangs";
-    if (poll(&wait, 1, int(std::max<int64_t>(left.count(), 0))) > 0) {
-      char buffer[4096];
-      const ssize_t got = read(results[size_t(r)], buffer, sizeof buffer);
-      text.assign(buffer, size_t(std::max<ssize_t>(got, 0)));
-    } else {
-      kill(children[size_t(r)], SIGKILL);
-    }
-    int status = 0;
-    waitpid(children[size_t(r)], &status, 0);
-    if (WIFSIGNALED(status) && text.empty())
-      text = fmt::format("killed by {}", WTERMSIG(status));
-    texts.push_back(text);
-    close(results[size_t(r)]);
+  for (Child &child : children) {
+    std::string text = child.text();
+    const int status = child.status();
+    texts.push_back(text.empty() && status < 0 ? fmt::format("killed by {}", -status) : text);
   }
   return texts;
 }
@@ -119,16 +75,6 @@ std::string allReduce(Member &member, const std::shared_ptr<LoadedProgram> &prog
     if (result[i] != sumOf(member.ranks(), i, 1))
       return fmt::format("element {} of {} is wrong", i, count);
   return in.isIntact() && out.isIntact() ? "" : "a red zone was written";
-}
-
-int64_t openDescriptors() {
-  DIR *folder = opendir("/proc/self/fd");
-  int64_t count = 0;
-  while (folder && readdir(folder))
-    ++count;
-  if (folder)
-    closedir(folder);
-  return count;
 }
 
 } // namespace
@@ -300,7 +246,7 @@ TEST_CASE("processes: ranks that disagree all get one sentence") {
 TEST_CASE("processes: nothing stays open") {
   checkAll(runProcesses(2,
                         [](Member &first) -> std::string {
-                          const int64_t before = openDescriptors();
+                          const int before = countDescriptors();
                           for (int i = 0; i < 3; ++i) {
                             auto copy = first.duplicate();
                             if (!copy)
@@ -309,7 +255,7 @@ TEST_CASE("processes: nothing stays open") {
                                 !wrong.empty())
                               return wrong;
                           }
-                          return openDescriptors() == before ? "right" : "descriptors leak";
+                          return countDescriptors() == before ? "right" : "descriptors leak";
                         }),
            "right");
 }

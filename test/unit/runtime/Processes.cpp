@@ -52,7 +52,7 @@ std::string Child::text() {
   char buffer[4096];
   while (true) {
     pollfd one{pipe, POLLIN, 0};
-    const int ready = poll(&one, 1, 30000);
+    const int ready = poll(&one, 1, 60000);
     if (ready < 0 && errno == EINTR)
       continue;
     if (ready <= 0) {

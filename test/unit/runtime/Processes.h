@@ -23,7 +23,7 @@ public:
   ~Child();
 
   pid_t pid() const { return process; }
-  /// Waits for its text; "" if it ended without one. At most 30 s, then it is killed.
+  /// Waits for its text; "" if it ended without one. At most 60 s, then it is killed.
   std::string text();
   /// Waits for its end: exit status, or -signal.
   int status();
@@ -48,6 +48,7 @@ private:
 };
 
 int countDescriptors();
+
 /// A folder of this test that is removed with what is in it.
 class Folder {
 public:

@@ -203,24 +203,58 @@ TEST_CASE("a folder that others may enter is refused, with what to do") {
 
 TEST_CASE("paths that cannot be") {
   Folder folder;
-  auto runHub = [](const std::string &path) {
-    std::vector<Attend> ranks = atPath(2, path);
-    return meetAll({ranks[0]});
+  auto refused = [](const std::string &path, std::string_view text, Attend like = {}) {
+    for (Attend &how : atPath(2, path)) {
+      CAPTURE(how.options.rank);
+      how.prepare = like.prepare;
+      const std::vector<Fared> all = meetAll({how});
+      checkAll(all, Failure::BadArgument, text);
+      CHECK(all[0].milliseconds < prompt);
+    }
   };
-  checkAll(runHub(folder.path("a/b/socket")), Failure::BadArgument, "cannot make the folder");
-  checkAll(runHub(folder.path(std::string(120, 'x'))), Failure::BadArgument,
-           "the limit is 107: choose a shorter one");
-  checkAll(runHub(folder.path() + "/"), Failure::BadArgument, "names no file");
+  checkAll(meetAll({atPath(2, folder.path("a/b/socket"))[0]}), Failure::BadArgument,
+           "cannot make the folder");
+  refused(folder.path(std::string(120, 'x')), "the limit is 107: choose a shorter one");
+  refused(folder.path() + "/", "names no file");
   {
     Descriptor file(open(folder.path("file").c_str(), O_CREAT | O_WRONLY | O_CLOEXEC, 0600));
   }
-  checkAll(runHub(folder.path("file")), Failure::BadArgument, "exists and is no socket");
-  checkAll(runHub(folder.path("file") + std::string("\0x", 2)), Failure::BadArgument,
-           "has a zero byte in it");
-  checkAll(runHub(folder.path("file/socket")), Failure::BadArgument, "is no folder");
+  REQUIRE(mkdir(folder.path("folder").c_str(), 0700) == 0);
+  REQUIRE(symlink(folder.path("loop").c_str(), folder.path("loop").c_str()) == 0);
+  REQUIRE(symlink(folder.path("socket").c_str(), folder.path("link").c_str()) == 0);
+  for (const char *name : {"file", "folder", "loop", "link"})
+    refused(folder.path(name),
+            fmt::format("{} exists and is no socket: choose another path", folder.path(name)));
+  refused(folder.path("file") + std::string("\0x", 2), "has a zero byte in it");
+  refused(folder.path("file/socket"), "is no folder");
   Folder real;
-  REQUIRE(symlink(real.path().c_str(), folder.path("link").c_str()) == 0);
-  checkAll(runHub(folder.path("link/socket")), Failure::BadArgument, "is no folder");
+  REQUIRE(symlink(real.path().c_str(), folder.path("elsewhere").c_str()) == 0);
+  refused(folder.path("elsewhere/socket"), "is no folder");
+  refused(folder.path("loop/socket"), "is no folder");
+
+  // Of a user who is held to permissions.
+  const uid_t user = geteuid() == 0 ? 54323 : geteuid();
+  Folder own;
+  const std::string closed = own.path("closed");
+  REQUIRE(mkdir(closed.c_str(), 0700) == 0);
+  bindAt(closed + "/old", false).reset();
+  for (const std::string &name : {own.path(), closed, closed + "/old"})
+    REQUIRE(chown(name.c_str(), user, gid_t(-1)) == 0);
+  Attend like;
+  like.prepare = [user] {
+    if (setuid(user) != 0)
+      abort();
+    prctl(PR_SET_DUMPABLE, 1); // lost with the user, and /proc/self with it
+  };
+  for (auto [mode, text] :
+       {std::pair(0300, "cannot open the folder"), std::pair(0600, "cannot look for the socket")}) {
+    REQUIRE(chmod(closed.c_str(), mode_t(mode)) == 0);
+    refused(closed + "/socket", fmt::format("{} ", text), like);
+    refused(closed + "/socket", "Permission denied", like);
+  }
+  REQUIRE(chmod(closed.c_str(), 0700) == 0);
+  REQUIRE(chmod((closed + "/old").c_str(), 0) == 0);
+  refused(closed + "/old", closed + "/old: Permission denied", like);
 }
 
 TEST_CASE("a socket that a crash left behind is replaced, one in use is not") {
@@ -350,70 +384,43 @@ TEST_CASE("ranks that do not fit together all hear who said what") {
 }
 
 TEST_CASE("hellos that no rank of ours says") {
-  auto same = [](Message hello) { return hello; };
-  auto checkHeard = [](const Heard &heard, Failure category, const std::string &text) {
+  auto check = [](const Heard &heard, Failure category, const std::string &text) {
     checkAll({heard.hub}, category, text);
     CHECK(heard.player == heard.hub.message);
   };
-  checkHeard(
-      playAgainst(
-          [](Message hello) {
-            std::strcpy(hello.version, "9.9.9");
-            return hello;
-          },
-          goodHandles),
-      Failure::Mismatch,
+  auto checkHello = [&](void (*change)(Message &), const std::string &text) {
+    auto changed = [change](Message hello) {
+      change(hello);
+      return hello;
+    };
+    check(playAgainst(changed, goodHandles), Failure::Mismatch, text);
+  };
+  auto checkHandles = [&](const std::function<void(std::vector<Descriptor> &)> &change,
+                          const std::string &text) {
+    auto changed = [&] {
+      std::vector<Descriptor> handles = goodHandles();
+      change(handles);
+      return handles;
+    };
+    check(playAgainst([](Message hello) { return hello; }, changed), Failure::Machine, text);
+  };
+  checkHello(
+      [](Message &hello) { std::strcpy(hello.version, "9.9.9"); },
       fmt::format("rank 0 is ccl {} (protocol 1), rank 1 is ccl 9.9.9 (protocol 1)", CCL_VERSION));
-  checkHeard(playAgainst(
-                 [](Message hello) {
-                   hello.protocol = 7;
-                   return hello;
-                 },
-                 goodHandles),
-             Failure::Mismatch, "(protocol 7)");
-  checkHeard(playAgainst(
-                 [](Message hello) {
-                   hello.rank = 2;
-                   return hello;
-                 },
-                 goodHandles),
-             Failure::Mismatch, "a process says that it is rank 2 of 2");
+  checkHello([](Message &hello) { hello.protocol = 7; }, "(protocol 7)");
+  checkHello([](Message &hello) { hello.rank = 2; }, "a process says that it is rank 2 of 2");
   for (int seals : {0, F_SEAL_SHRINK | F_SEAL_GROW, F_SEAL_SHRINK | F_SEAL_SEAL})
-    checkHeard(playAgainst(same,
-                           [&] {
-                             std::vector<Descriptor> handles = goodHandles();
-                             handles[0] = makeArena(testArenaBytes, 2, seals);
-                             return handles;
-                           }),
-               Failure::Machine, "is refused: it is not sealed against resizing");
-  checkHeard(playAgainst(same,
-                         [] {
-                           std::vector<Descriptor> handles = goodHandles();
-                           handles[0] = makeArena(4096, 2);
-                           return handles;
-                         }),
-             Failure::Machine, "is refused: it has 4096 bytes, not 1048576");
-  checkHeard(playAgainst(same,
-                         [] {
-                           std::vector<Descriptor> handles = goodHandles();
-                           handles[0] = Descriptor(open("/dev/zero", O_RDWR | O_CLOEXEC));
-                           return handles;
-                         }),
-             Failure::Machine, "is refused: it is no memfd");
-  checkHeard(playAgainst(same,
-                         [] {
-                           std::vector<Descriptor> handles = goodHandles();
-                           handles.pop_back();
-                           return handles;
-                         }),
-             Failure::Machine, "rank 1 sent 1 descriptors that are not an arena and a pidfd");
-  checkHeard(playAgainst(same,
-                         [] {
-                           std::vector<Descriptor> handles = goodHandles();
-                           handles[1] = makeArena(4096, 2);
-                           return handles;
-                         }),
-             Failure::Machine, "rank 1 sent 2 descriptors that are not an arena and a pidfd");
+    checkHandles([&](auto &handles) { handles[0] = makeArena(testArenaBytes, 2, seals); },
+                 "is refused: it is not sealed against resizing");
+  checkHandles([](auto &handles) { handles[0] = makeArena(4096, 2); },
+               "is refused: it has 4096 bytes, not 1048576");
+  checkHandles(
+      [](auto &handles) { handles[0] = Descriptor(open("/dev/zero", O_RDWR | O_CLOEXEC)); },
+      "is refused: it is no memfd");
+  checkHandles([](auto &handles) { handles.pop_back(); },
+               "rank 1 sent 1 descriptors that are not an arena and a pidfd");
+  checkHandles([](auto &handles) { handles[1] = makeArena(4096, 2); },
+               "rank 1 sent 2 descriptors that are not an arena and a pidfd");
 }
 
 TEST_CASE("who does not come is named to those who came") {

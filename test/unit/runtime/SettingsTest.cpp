@@ -83,7 +83,30 @@ TEST_CASE("values that cannot be parsed are errors that say what was expected") 
     CAPTURE(bad);
     CHECK(contains(errorOf(bad), std::string(bad) + ": expected "));
   }
+}
+
+TEST_CASE("a wrong value of a closed set names all that there are") {
   CHECK(errorOf("CCL_VIA=pigeon") == "CCL_VIA=pigeon: expected auto, staged or direct");
+  CHECK(errorOf("CCL_DEBUG=LOUD") == "CCL_DEBUG=LOUD: expected VERSION, WARN, INFO or TRACE");
+  CHECK(errorOf("CCL_DEBUG_SUBSYS=FOO") ==
+        "CCL_DEBUG_SUBSYS=FOO: expected ALL, or a list of INIT, ENV, PLAN, CHECK, COMPILE, CACHE, "
+        "COLL, WAIT, ABORT");
+  for (const char *flag : {"CCL_COLL_TRACE", "CCL_ALWAYS_COMPILE"})
+    CHECK(errorOf((std::string(flag) + "=maybe").c_str()) ==
+          std::string(flag) + "=maybe: expected 0 or 1");
+  // And what is named is taken.
+  for (const Settings::Row &row : Settings().list()) {
+    if (row.name != "CCL_VIA" && row.name != "CCL_DEBUG" && row.name != "CCL_DEBUG_SUBSYS" &&
+        row.name != "CCL_COLL_TRACE" && row.name != "CCL_ALWAYS_COMPILE")
+      continue;
+    int values = 0;
+    const std::regex word("[A-Z]{2,}|[01]|auto|staged|direct");
+    for (std::sregex_iterator it(row.kind.begin(), row.kind.end(), word), end; it != end; ++it) {
+      CHECK(errorOf((std::string(row.name) + "=" + it->str()).c_str()) == "");
+      ++values;
+    }
+    CHECK(values >= 2);
+  }
 }
 
 TEST_CASE("unknown names get the nearest one") {

@@ -153,10 +153,10 @@ TEST_CASE("all-gather: rows, offsets and copies by hand") {
   CHECK(packed.outBase == 0);
   CHECK(packed.callersIn);
   CHECK(packed.callersOut);
-  CHECK(packed.copyIn == std::vector<ShardCopy>{{0, 0, 2, 0}});
-  CHECK(packed.copyOut == std::vector<ShardCopy>{{0, 0, 7, 0}});
-  CHECK(packed.copyInWhole == std::vector<ShardCopy>{{0, 5, 2, 0}});
-  CHECK(shards.kernelRows(1, false).copyIn.empty());
+  CHECK(shards.copyIn(2, false, false) == std::vector<ShardCopy>{{0, 0, 2, 0}});
+  CHECK(shards.copyOut(2, false, false) == std::vector<ShardCopy>{{0, 0, 7, 0}});
+  CHECK(shards.copyIn(2, false, true) == std::vector<ShardCopy>{{0, 5, 2, 0}});
+  CHECK(shards.copyIn(1, false, false).empty());
 
   KernelRows padded = shards.kernelRows(2, true);
   CHECK_FALSE(padded.callersIn);
@@ -164,9 +164,9 @@ TEST_CASE("all-gather: rows, offsets and copies by hand") {
   CHECK(padded.inElements == 5);
   CHECK(padded.wholeElements == 15);
   CHECK(padded.inBase == 10);
-  CHECK(padded.copyIn == std::vector<ShardCopy>{{0, 0, 2, 3}});
-  CHECK(padded.copyInWhole == std::vector<ShardCopy>{{0, 10, 2, 3}});
-  CHECK(padded.copyOut == std::vector<ShardCopy>{{0, 0, 5, 0}, {10, 5, 2, 0}});
+  CHECK(shards.copyIn(2, true, false) == std::vector<ShardCopy>{{0, 0, 2, 3}});
+  CHECK(shards.copyIn(2, true, true) == std::vector<ShardCopy>{{0, 10, 2, 3}});
+  CHECK(shards.copyOut(2, true, false) == std::vector<ShardCopy>{{0, 0, 5, 0}, {10, 5, 2, 0}});
 
   plan.divisible = true;
   CHECK(shardsOf(plan, {{{5, 0, 2}, {}}}).paddedCount() == 8);
@@ -242,9 +242,9 @@ TEST_CASE("tables and copies of every collective, with rows of any width") {
               // In: what the caller gave lies where the kernel looks for it.
               std::vector<int> given = numbered(elements);
               std::vector<int> mine(size_t(kernel.inElements), untouched);
-              apply(kernel.copyIn, given, mine, padding);
+              apply(shards.copyIn(rank, padded, false), given, mine, padding);
               std::vector<int> larger(size_t(kernel.wholeElements), untouched);
-              apply(kernel.copyInWhole, given, larger, padding);
+              apply(shards.copyIn(rank, padded, true), given, larger, padding);
               for (int64_t s = 0; s < shardsOfCaller; ++s) {
                 int64_t shard = narrow ? rank : s, length = lengthOf(false, rank, shard);
                 int64_t inRow = padded ? shard * pitch : (narrow ? before : whole[size_t(s)].start);
@@ -264,7 +264,7 @@ TEST_CASE("tables and copies of every collective, with rows of any width") {
               KernelRows kernel = shards.kernelRows(rank, padded);
               std::vector<int> row = numbered(larger ? kernel.wholeElements : kernel.outElements);
               std::vector<int> result(size_t(caller.outElements), untouched);
-              apply(larger ? kernel.copyOutWhole : kernel.copyOut, row, result, padding);
+              apply(shards.copyOut(rank, padded, larger), row, result, padding);
               int64_t to = 0, start = 0;
               bool narrow = plan.contract.outShards() < ranks;
               int64_t width = plan.buffers[1].chunks / plan.contract.chunks;

@@ -74,6 +74,12 @@ struct ProgramReport {
   uint64_t instructions = 0; ///< of all ranks
   bool divisible = false;    ///< as of the algorithm
   bool unevenSafe = false;   ///< as of the algorithm, of the form asked for
+  /// A rank may end before others have done with its memory: a launch needs a barrier at its
+  /// end.
+  bool exitBarrier = false;
+  /// Two micro-batches, one after the other, may conflict in scratch: they need a barrier in
+  /// between.
+  bool batchBarrier = false;
   bool ok() const { return faults.empty(); }
 };
 struct ProgramCheckOptions {

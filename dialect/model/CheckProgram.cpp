@@ -39,8 +39,11 @@ ProgramReport ProgramCheck::run() {
   slots.resize(network.links().size());
   if (!prepare())
     return report;
-  std::vector<int32_t> stops =
-      network.run(options.slots, [&](int32_t agent, int32_t i) { fire(agent, i); });
+  std::vector<int32_t> stops = network.run(options.slots, [&](int32_t agent, int32_t i) {
+    ++execution.now;
+    fire(agent, i);
+  });
+  ++execution.now;
   if (network.isStuck(stops)) {
     Fault fault = network.deadlock(stops, options.slots);
     if (report.minSlots > 0)
@@ -49,7 +52,13 @@ ProgramReport ProgramCheck::run() {
     execution.report(std::move(fault));
   } else {
     execution.leave();
+    if (races) {
+      races->finish();
+      report.exitBarrier = races->exitBarrier;
+      report.batchBarrier = races->batchBarrier;
+    }
   }
+  execution.sortFaults();
   report.faults = std::move(execution.faults);
   report.divisible = execution.divisible;
   report.unevenSafe = report.ok() && execution.isUnevenSafe();
@@ -167,12 +176,103 @@ void ProgramCheck::put(const NetworkAgent &agent, const Operand &operand,
     execution.write(place, peers ? toPeer(operand.peer, values[i]) : values[i], site);
 }
 
+//===----------------------------------------------------------------------===//
+// Races
+//===----------------------------------------------------------------------===//
+
+template <typename F>
+void ProgramCheck::forEachAccess(const NetworkAgent &agent, const Instruction &instruction,
+                                 bool writes, const F &f) const {
+  for (const Operand &operand : writes ? instruction.to : instruction.from) {
+    if (operand.kind == Operand::Kind::Channel)
+      continue;
+    Place place = placeOf(agent, operand);
+    if (!execution.isPlace(place, instruction.count))
+      continue;
+    for (int32_t c = 0; c < instruction.count; ++c, ++place.chunk)
+      f(place);
+  }
+}
+
+bool ProgramCheck::prepare() {
+  races.emplace(network, execution.numPlaces());
+  for (size_t number = 0; number < network.agents().size(); ++number) {
+    const NetworkAgent &agent = network.agents()[number];
+    for (const Instruction &instruction : agent.agent->code)
+      for (bool writes : {false, true})
+        forEachAccess(agent, instruction, writes, [&](const Place &place) {
+          races->touch(execution.at(place), place.rank, int32_t(number));
+        });
+  }
+  if (!races->prepare())
+    races.reset();
+  return true;
+}
+
+void ProgramCheck::follow(int32_t number, int32_t index, const Site &site) {
+  const NetworkAgent &agent = network.agents()[size_t(number)];
+  const Instruction &instruction = agent.agent->code[size_t(index)];
+  races->begin(number, index);
+  auto onLinks = [&](const std::vector<Operand> &operands, auto &&use) {
+    for (const Operand &operand : operands)
+      if (operand.kind == Operand::Kind::Channel)
+        use(network.linkOf(agent.rank, operand.channel));
+  };
+  auto receive = [&](int32_t link) { races->receive(link); };
+  auto send = [&](int32_t link) { races->send(link); };
+  if (instruction.kind == Instruction::Kind::Wait)
+    return receive(network.linkOf(agent.rank, instruction.channel));
+  if (instruction.kind == Instruction::Kind::Signal)
+    return send(network.linkOf(agent.rank, instruction.channel));
+  onLinks(instruction.from, receive);
+  for (bool writes : {false, true})
+    forEachAccess(agent, instruction, writes, [&](const Place &place) {
+      size_t at = execution.at(place);
+      bool scratch = network.buffers()[size_t(place.buffer)].role == Role::Scratch;
+      std::optional<Races::Conflict> conflict =
+          writes ? races->write(at, place.rank, scratch) : races->read(at, place.rank, scratch);
+      if (conflict)
+        reportRace(*conflict, writes, place, site);
+    });
+  onLinks(instruction.to, send);
+}
+
+void ProgramCheck::reportRace(const Races::Conflict &conflict, bool writes, const Place &place,
+                              const Site &site) {
+  const Races::Access &first = conflict.first;
+  Event before = describe(int32_t(network.agents()[size_t(first.agent)].firstEvent) +
+                          int32_t(first.instruction));
+  // What was read too early in this order may come in time in another.
+  execution.retractUninitialized(place, before.site);
+  if (!writes)
+    execution.spoil(place);
+  if (!races->isNews(conflict))
+    return;
+  Fault fault = execution.makeFault(FaultKind::Conflict, place, site);
+  std::string_view firstDoes = conflict.firstWrites ? "writes" : "reads";
+  std::string_view secondDoes = writes ? "writes" : "reads";
+  fault.have =
+      fmt::format("an access that {} and one that {}, in any order", firstDoes, secondDoes);
+  fault.want = "a signal from one to the other";
+  fault.message = fmt::format("race: {}: {} {} it, and {} {} it; nothing says which comes first",
+                              execution.placeName(place), before.text, firstDoes,
+                              describe(site.event).text, secondDoes);
+  fault.notes.push_back({before.site.loc, fmt::format("the other access: {}", before.text)});
+  execution.report(std::move(fault), first.order);
+}
+
+//===----------------------------------------------------------------------===//
+// Execution
+//===----------------------------------------------------------------------===//
+
 void ProgramCheck::fire(int32_t number, int32_t index) {
   const NetworkAgent &agent = network.agents()[size_t(number)];
   const Instruction &instruction = agent.agent->code[size_t(index)];
+  Site site = siteOf(number, index);
+  if (races)
+    follow(number, index, site);
   if (instruction.kind != Instruction::Kind::Transfer)
     return;
-  Site site = siteOf(number, index);
   bool sound = exist(agent, instruction, site) && !overlaps(agent, instruction, site);
 
   // Messages name the place that the result goes to, if there is one.

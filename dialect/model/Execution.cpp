@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <numeric>
 
 namespace ccl::model {
 namespace {
@@ -190,9 +191,40 @@ Fault Execution::makeFault(FaultKind kind, const Place &place, const Site &site)
   return fault;
 }
 
-void Execution::report(Fault fault) {
-  if (!isFull())
-    faults.push_back(std::move(fault));
+void Execution::report(Fault fault, uint64_t when) {
+  if (isFull()) {
+    size_t latest = size_t(std::max_element(ages.begin(), ages.end()) - ages.begin());
+    if (ages[latest] <= when)
+      return;
+    faults.erase(faults.begin() + ptrdiff_t(latest));
+    ages.erase(ages.begin() + ptrdiff_t(latest));
+  }
+  faults.push_back(std::move(fault));
+  ages.push_back(when);
+}
+
+void Execution::sortFaults() {
+  std::vector<size_t> by(faults.size());
+  std::iota(by.begin(), by.end(), size_t(0));
+  std::stable_sort(by.begin(), by.end(), [&](size_t a, size_t b) { return ages[a] < ages[b]; });
+  std::vector<Fault> sorted;
+  for (size_t i : by)
+    sorted.push_back(std::move(faults[i]));
+  faults = std::move(sorted);
+  std::sort(ages.begin(), ages.end());
+}
+
+void Execution::retractUninitialized(const Place &place, const Site &reader) {
+  for (size_t i = faults.size(); i-- > 0;) {
+    const Fault &fault = faults[i];
+    bool same = fault.kind == FaultKind::Uninitialized && fault.rank == place.rank &&
+                fault.buffer == place.buffer && fault.agent == reader.agent &&
+                fault.instruction == reader.instruction;
+    if (!same)
+      continue;
+    faults.erase(faults.begin() + ptrdiff_t(i));
+    ages.erase(ages.begin() + ptrdiff_t(i));
+  }
 }
 
 bool Execution::isPlace(const Place &place, int64_t count) const {

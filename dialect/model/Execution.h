@@ -66,13 +66,21 @@ public:
   }
 
   Fault makeFault(FaultKind kind, const Place &place, const Site &site) const;
-  void report(Fault fault);
+  /// Drops it if there are enough, unless it is about something that was before.
+  void report(Fault fault) { report(std::move(fault), now); }
+  void report(Fault fault, uint64_t when);
+  /// What happened first, first.
+  void sortFaults();
+  /// Reads of a place that holds nothing yet, by an event, are no faults after all.
+  void retractUninitialized(const Place &place, const Site &reader);
   bool isFull() const { return faults.size() >= maxFaults; }
   std::string placeName(const Place &place) const;
   size_t numPlaces() const;
   Multisets &multisets() { return sets; }
 
   std::vector<Fault> faults;
+  /// Counts what is executed; a fault that is reported now is as old.
+  uint64_t now = 0;
   /// A chunk was at rest in an in, out or inout place of another length class.
   bool divisible = false;
   /// Launches with shards of any lengths run as they are: see AlgorithmReport.
@@ -120,6 +128,7 @@ private:
   std::vector<Contents> contents;
   std::vector<int32_t> writers;
   std::vector<std::array<int32_t, 2>> causes;
+  std::vector<uint64_t> ages; ///< of the faults: `now` at their time
 };
 
 } // namespace ccl::model

@@ -50,6 +50,7 @@ public:
 
   const std::vector<NetworkAgent> &agents() const { return allAgents; }
   const std::vector<NetworkLink> &links() const { return allLinks; }
+  const std::vector<Buffer> &buffers() const { return program.buffers; }
   size_t numEvents() const { return events; }
   /// The link behind a channel of a rank.
   int32_t linkOf(int32_t rank, int32_t channel) const {

@@ -7,6 +7,7 @@
 
 #include "dialect/model/Execution.h"
 #include "dialect/model/Network.h"
+#include "dialect/model/Races.h"
 
 #include <deque>
 
@@ -32,8 +33,8 @@ protected:
   /// One chunk that goes to a place of `peer`.
   virtual Contents toPeer(int32_t /*peer*/, Contents contents) { return contents; }
   /// Called once when all is ready to be executed. False: nothing is, and no fault is
-  /// reported.
-  virtual bool prepare() { return true; }
+  /// reported. Of all ranks together it prepares to find races.
+  virtual bool prepare();
   virtual void fire(int32_t agent, int32_t instruction);
 
   const ProgramCheckOptions options;
@@ -47,6 +48,14 @@ private:
   };
 
   Event describe(int32_t event) const;
+  /// Calls f(place, writes) for every chunk that exists and an instruction accesses.
+  template <typename F>
+  void forEachAccess(const NetworkAgent &agent, const Instruction &instruction, bool writes,
+                     const F &f) const;
+  /// What an instruction relies on, touches and tells.
+  void follow(int32_t agent, int32_t instruction, const Site &site);
+  void reportRace(const Races::Conflict &conflict, bool writes, const Place &place,
+                  const Site &site);
   Site siteOf(int32_t agent, int32_t instruction) const;
   bool exist(const NetworkAgent &agent, const Instruction &instruction, const Site &site);
   bool overlaps(const NetworkAgent &agent, const Instruction &instruction, const Site &site);
@@ -59,6 +68,7 @@ private:
            const Site &site);
 
   std::vector<std::deque<Slot>> slots; ///< of every link
+  std::optional<Races> races;          ///< if there are places of several agents
 };
 
 } // namespace ccl::model

@@ -140,9 +140,12 @@ FailureOr<std::optional<FormsReport>> ProgramProof::checkForms(bool disjoint, bo
       continue;
     decided = true;
     bySymmetry |= symmetric;
-    if ((*report)->ok())
+    if ((*report)->ok()) {
       forms.unevenSafe =
           (*report)->unevenSafe && (forms.unevenSafe || !(forms.disjoint || forms.inPlace));
+      forms.exitBarrier |= (*report)->exitBarrier;
+      forms.batchBarrier |= (*report)->batchBarrier;
+    }
     (second ? forms.inPlace : forms.disjoint) = (*report)->ok();
     forms.divisible |= (*report)->divisible;
     forms.instructions = (*report)->instructions;
@@ -152,6 +155,16 @@ FailureOr<std::optional<FormsReport>> ProgramProof::checkForms(bool disjoint, bo
   }
   symmetric = bySymmetry;
   return std::optional(std::move(forms));
+}
+
+FailureOr<std::optional<FormsReport>> ProgramProof::checkLowered() {
+  bool inout = llvm::any_of(algorithm.getBody().getOps<BufferOp>(), [](BufferOp buffer) {
+    return buffer.getRole() == BufferRole::InOut;
+  });
+  auto forms = checkForms(!inout, true);
+  if (succeeded(forms) && *forms && !inout)
+    (*forms)->inPlace &= (*forms)->disjoint;
+  return forms;
 }
 
 std::string ProgramProof::remark() const {
@@ -165,6 +178,8 @@ struct CheckAlgorithm : impl::CclCheckAlgorithmBase<CheckAlgorithm> {
   using CclCheckAlgorithmBase::CclCheckAlgorithmBase;
   void runOnOperation() override {
     for (auto algorithm : getOperation().getOps<AlgorithmOp>()) {
+      if (algorithm.getLowered()) // there is nothing to prove here
+        continue;
       auto report = checkAlgorithm(algorithm);
       if (failed(report)) {
         signalPassFailure();
@@ -205,13 +220,17 @@ struct CheckProgram : impl::CclCheckProgramBase<CheckProgram> {
     ProgramProof proof(algorithm, options);
     auto known = algorithm->getAttrOfType<BoolAttr>("ccl.in_place");
     bool both = known && known.getValue();
-    auto forms = proof.checkForms(true, both);
+    bool lowered = algorithm.getLowered();
+    auto forms = lowered ? proof.checkLowered() : proof.checkForms(true, both);
     if (failed(forms))
       return failure();
     if (!*forms)
       return algorithm.emitOpError() << "cannot be proved: " << proof.obstacle();
-    emitFaults((*forms)->faults, algorithm.getLoc(), proof.locations());
-    if (!(*forms)->disjoint || (both && !(*forms)->inPlace))
+    bool ok = lowered ? (*forms)->disjoint || (*forms)->inPlace
+                      : (*forms)->disjoint && (!both || (*forms)->inPlace);
+    if (!ok || !lowered)
+      emitFaults((*forms)->faults, algorithm.getLoc(), proof.locations());
+    if (!ok)
       return failure();
     if (!remark)
       return success();

@@ -40,6 +40,7 @@ struct ProgramProofOptions {
 struct FormsReport {
   bool disjoint = false, inPlace = false, divisible = false;
   bool unevenSafe = false; ///< in each form that holds
+  bool exitBarrier = false, batchBarrier = false; ///< as of a report, in some form that holds
   int32_t minSlots = 0;
   uint64_t instructions = 0;        ///< of all ranks
   std::vector<model::Fault> faults; ///< of the first form asked for that does not hold
@@ -57,6 +58,9 @@ public:
   /// The same of the forms asked for, one by one: programs may hold in only one of them.
   /// Beside a form that can be decided, one that cannot does not hold.
   mlir::FailureOr<std::optional<FormsReport>> checkForms(bool disjoint, bool inPlace);
+  /// The same of a lowered algorithm, which no L1 proof came before: with `inout` it runs in
+  /// place only; else the disjoint form must hold, and the other one is looked at, too.
+  mlir::FailureOr<std::optional<FormsReport>> checkLowered();
 
   /// The last check was made on one rank for all.
   bool isSymmetric() const { return symmetric; }

@@ -83,6 +83,8 @@ struct Plan {
   /// (avg), or "".
   std::string finish;
   int32_t minSlots = 0;
+  /// See model::ProgramReport: a launch ends with a barrier; so does every micro-batch.
+  bool exitBarrier = false, batchBarrier = false;
   int32_t pipelineStages = 1; ///< over 1: launch with several micro-batches
 
   int64_t ranks() const { return contract.ranks; }

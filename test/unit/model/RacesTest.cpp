@@ -1,0 +1,213 @@
+// Accesses that nothing orders, and what ends too early.
+
+#include "Algorithms.h"
+
+#include "dialect/model/Clocks.h"
+
+#include <doctest/doctest.h>
+
+#include <map>
+#include <random>
+
+using namespace ccl::model;
+
+namespace {
+
+/// Rank 0 has `in` of one chunk; both ranks get it: a broadcast. Buffers: 0 in, 1 out,
+/// 2 scratch of two chunks.
+Contract contract() { return makeContract(Collective::Broadcast, 2, 1); }
+
+struct Builder {
+  Program program;
+  Builder() {
+    program.buffers = {
+        {"in", Role::In, 1, -1}, {"out", Role::Out, 1, -1}, {"scratch", Role::Scratch, 2, -1}};
+    program.ranks.resize(2);
+  }
+  std::vector<Instruction> &agent(size_t rank, size_t index) {
+    std::vector<Agent> &agents = program.ranks[rank].agents;
+    while (agents.size() <= index)
+      agents.push_back({false, int32_t(agents.size()), {}});
+    return agents[index].code;
+  }
+  /// Both ends of a signal from a rank to another, or itself: their channel numbers.
+  std::pair<int32_t, int32_t> link(int32_t src, int32_t dst, int32_t tag) {
+    auto add = [&](int32_t rank, Channel end) {
+      program.ranks[size_t(rank)].channels.push_back(end);
+      return int32_t(program.ranks[size_t(rank)].channels.size() - 1);
+    };
+    int32_t to = add(src, {true, dst, tag, 0});
+    return {to, add(dst, {false, src, tag, 0})};
+  }
+  ProgramReport run() { return check(program, contract()); }
+};
+
+Instruction copy(Operand from, Operand to) { return transfer({from}, {to}); }
+/// Rank 0 writes its own out, then rank 1's, and says so.
+Builder put() {
+  Builder b;
+  auto [to, from] = b.link(0, 1, 0);
+  b.agent(0, 0) = {copy(local(0, 0), local(1, 0)), copy(local(0, 0), peer(1, 1, 0)), signal(to)};
+  b.agent(1, 0) = {wait(from)};
+  return b;
+}
+
+} // namespace
+
+TEST_CASE("a put with a signal is right, and nobody ends too early") {
+  ProgramReport report = put().run();
+  CHECK(report.ok());
+  CHECK_FALSE(report.exitBarrier);
+  CHECK_FALSE(report.batchBarrier);
+}
+
+TEST_CASE("a put that nobody waits for needs a barrier at the exit") {
+  Builder b;
+  b.agent(0, 0) = {copy(local(0, 0), local(1, 0)), copy(local(0, 0), peer(1, 1, 0))};
+  b.agent(1, 0) = {};
+  ProgramReport report = b.run();
+  CHECK(report.ok());
+  CHECK(report.exitBarrier);
+  CHECK_FALSE(report.batchBarrier); // every micro-batch has its part of `out`
+}
+
+TEST_CASE("a get whose owner does not wait for it needs a barrier at the exit") {
+  Builder b;
+  b.agent(0, 0) = {copy(local(0, 0), local(1, 0)), copy(local(0, 0), local(2, 0))};
+  auto [to, from] = b.link(0, 1, 0);
+  b.agent(0, 0).push_back(signal(to));
+  b.agent(1, 0) = {wait(from), copy(peer(0, 2, 0), local(1, 0))};
+  ProgramReport report = b.run();
+  CHECK(report.ok());
+  CHECK(report.exitBarrier);
+  CHECK(report.batchBarrier);
+
+  auto [back, heard] = b.link(1, 0, 0);
+  b.agent(1, 0).push_back(signal(back));
+  b.agent(0, 0).push_back(wait(heard));
+  report = b.run();
+  CHECK(report.ok());
+  CHECK_FALSE(report.exitBarrier);
+  CHECK_FALSE(report.batchBarrier);
+}
+
+TEST_CASE("scratch that a peer fills again before it was read needs a barrier in between") {
+  // Rank 0 puts into rank 1's scratch without asking; rank 1 tells nobody that it has read.
+  Builder b;
+  auto [to, from] = b.link(0, 1, 0);
+  b.agent(0, 0) = {copy(local(0, 0), local(1, 0)), copy(local(0, 0), peer(1, 2, 0)), signal(to)};
+  b.agent(1, 0) = {wait(from), copy(local(2, 0), local(1, 0))};
+  ProgramReport report = b.run();
+  CHECK(report.ok());
+  CHECK_FALSE(report.exitBarrier); // the owner has seen the put
+  CHECK(report.batchBarrier);
+  // A credit makes it good: rank 0 waits for the word of the micro-batch.
+  auto [credit, granted] = b.link(1, 0, 1);
+  b.agent(1, 0).insert(b.agent(1, 0).begin(), signal(credit));
+  b.agent(0, 0).insert(b.agent(0, 0).begin(), wait(granted));
+  CHECK_FALSE(b.run().batchBarrier);
+}
+
+TEST_CASE("two agents that touch one place without a signal are a race") {
+  Builder b = put();
+  b.agent(0, 1) = {copy(local(0, 0), local(2, 1))};
+  b.agent(0, 0).insert(b.agent(0, 0).begin(), copy(local(0, 0), local(2, 1)));
+  ProgramReport report = b.run();
+  REQUIRE(report.faults.size() == 1);
+  const Fault &fault = report.faults.front();
+  CHECK(verdict(report.faults, contract()) == "race");
+  CHECK(fault.kind == FaultKind::Conflict);
+  CHECK(fault.message ==
+        "race: rank 0, scratch[1]: rank 0, block 0, instruction 0 writes it, and rank 0, block 1, "
+        "instruction 0 writes it; nothing says which comes first");
+  REQUIRE(fault.notes.size() == 1);
+  CHECK(fault.notes[0].message == "the other access: rank 0, block 0, instruction 0");
+
+  auto [to, from] = b.link(0, 0, 0);
+  b.agent(0, 0).insert(b.agent(0, 0).begin() + 1, signal(to));
+  b.agent(0, 1).insert(b.agent(0, 1).begin(), wait(from));
+  CHECK(b.run().ok());
+}
+
+TEST_CASE("what is read before it is written, in one order, is a race and not uninitialized") {
+  for (bool readerFirst : {false, true}) {
+    Builder b = put();
+    size_t reader = readerFirst ? 1 : 2, writer = readerFirst ? 2 : 1;
+    b.agent(0, reader);
+    b.agent(0, 2);
+    b.agent(0, reader) = {copy(local(2, 0), local(2, 1))};
+    b.agent(0, writer) = {copy(local(0, 0), local(2, 0))};
+    ProgramReport report = b.run();
+    CAPTURE(readerFirst);
+    REQUIRE(report.faults.size() == 1);
+    CHECK(report.faults.front().kind == FaultKind::Conflict);
+  }
+}
+
+TEST_CASE("a read that nobody writes is uninitialized") {
+  Builder b = put();
+  b.agent(0, 1) = {copy(local(2, 0), local(2, 1))};
+  ProgramReport report = b.run();
+  REQUIRE(report.faults.size() == 1);
+  CHECK(report.faults.front().kind == FaultKind::Uninitialized);
+}
+
+TEST_CASE("order goes through third parties") {
+  // rank 0 block 0 -> rank 1 block 0 -> rank 0 block 1.
+  Builder b = put();
+  auto [back, heard] = b.link(1, 0, 0);
+  b.agent(0, 0).insert(b.agent(0, 0).begin(), copy(local(0, 0), local(2, 0)));
+  b.agent(1, 0).push_back(signal(back));
+  b.agent(0, 1) = {wait(heard), copy(local(2, 0), local(2, 1))};
+  CHECK(b.run().ok());
+}
+
+TEST_CASE("slots order nothing but what goes through them") {
+  // Agent 1 takes from a slot what agent 0 sent before it wrote the scratch.
+  Builder b = put();
+  std::vector<Channel> &channels = b.program.ranks[0].channels;
+  channels.push_back({true, 0, 7, 1});
+  channels.push_back({false, 0, 7, 1});
+  int32_t to = int32_t(channels.size()) - 2, from = to + 1;
+  b.agent(0, 1) = {transfer({channel(from)}, {local(2, 1)}), copy(local(2, 0), local(2, 1))};
+  b.agent(0, 0).push_back(copy(local(0, 0), local(2, 0)));
+  b.agent(0, 0).push_back(transfer({local(0, 0)}, {channel(to)}));
+  CHECK(b.run().ok());
+  std::swap(b.agent(0, 0)[b.agent(0, 0).size() - 1], b.agent(0, 0)[b.agent(0, 0).size() - 2]);
+  ProgramReport report = b.run();
+  REQUIRE(report.faults.size() == 1);
+  CHECK(report.faults.front().kind == FaultKind::Conflict);
+}
+
+TEST_CASE("clocks agree with maps") {
+  std::mt19937 dice(7);
+  for (int64_t chains : {1, 7, 8, 9, 64, 65, 700}) {
+    CAPTURE(chains);
+    Clocks clocks(chains);
+    {
+      std::vector<Clocks::Clock> some(6);
+      std::vector<std::map<int64_t, uint32_t>> model(some.size());
+      for (int i = 0; i < 3000; ++i) {
+        size_t a = dice() % some.size(), b = dice() % some.size();
+        int64_t chain = int64_t(dice()) % chains;
+        if (dice() % 3 == 0) {
+          some[a] = some[b];
+          model[a] = model[b];
+        } else if (dice() % 2) {
+          clocks.join(some[a], some[b]);
+          for (auto [c, t] : model[b])
+            model[a][c] = std::max(model[a][c], t);
+        } else {
+          uint32_t time = model[a][chain] + dice() % 3;
+          clocks.set(some[a], chain, time);
+          model[a][chain] = time;
+        }
+        REQUIRE(clocks.at(some[a], chain) == model[a][chain]);
+      }
+      for (size_t a = 0; a < some.size(); ++a)
+        for (int64_t chain = 0; chain < chains; ++chain)
+          REQUIRE(clocks.at(some[a], chain) == model[a][chain]);
+    }
+    CHECK(clocks.numNodes() == 0);
+  }
+}

@@ -46,5 +46,8 @@ TEST_CASE("lowered generators are proved") {
           CHECK((*forms)->disjoint);
           CHECK((*forms)->inPlace == report->inPlace);
           CHECK((*forms)->unevenSafe == model::hasUnevenForm(collective));
+          // Whoever reads a peer says so before that peer goes on.
+          CHECK_FALSE((*forms)->exitBarrier);
+          CHECK_FALSE((*forms)->batchBarrier);
         }
 }

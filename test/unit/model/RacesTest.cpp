@@ -211,3 +211,178 @@ TEST_CASE("clocks agree with maps") {
     CHECK(clocks.numNodes() == 0);
   }
 }
+
+//===----------------------------------------------------------------------===//
+// Against a straightforward reference: the whole graph, and all pairs
+//===----------------------------------------------------------------------===//
+
+namespace {
+
+/// Happens-before of a program, or of it twice, as a reachability matrix.
+class Graph {
+public:
+  struct Event {
+    int32_t rank, agent, repetition;
+    const Instruction *instruction;
+  };
+
+  Graph(const Program &program, int32_t repetitions) : program(program) {
+    for (int32_t repetition = 0; repetition < repetitions; ++repetition)
+      for (size_t rank = 0; rank < program.ranks.size(); ++rank)
+        for (size_t agent = 0; agent < program.ranks[rank].agents.size(); ++agent)
+          for (const Instruction &instruction : program.ranks[rank].agents[agent].code)
+            events.push_back({int32_t(rank), int32_t(agent), repetition, &instruction});
+    reach.assign(events.size(), std::vector<bool>(events.size()));
+    addOrder();
+    addSignals();
+    for (size_t k = 0; k < events.size(); ++k)
+      for (size_t i = 0; i < events.size(); ++i)
+        if (reach[i][k])
+          for (size_t j = 0; j < events.size(); ++j)
+            reach[i][j] = reach[i][j] || reach[k][j];
+  }
+
+  bool hasCycle() const {
+    for (size_t i = 0; i < events.size(); ++i)
+      if (reach[i][i])
+        return true;
+    return false;
+  }
+
+  /// Calls f(event, rank, buffer, chunk, writes) for every access.
+  template <typename F>
+  void forEachAccess(const F &f) const {
+    for (size_t i = 0; i < events.size(); ++i)
+      for (bool writes : {false, true})
+        for (const Operand &o : writes ? events[i].instruction->to : events[i].instruction->from)
+          if (o.kind != Operand::Kind::Channel)
+            f(i, o.kind == Operand::Kind::Peer ? o.peer : events[i].rank, o.buffer, o.chunk,
+              writes);
+  }
+
+  /// Whether two accesses of one place are in any order, in one repetition or from one to
+  /// the next, where only scratch is the same.
+  bool hasRace(bool acrossRepetitions) const {
+    bool race = false;
+    forEachAccess([&](size_t a, int32_t rank, int32_t buffer, int64_t chunk, bool writes) {
+      forEachAccess([&](size_t b, int32_t rankB, int32_t bufferB, int64_t chunkB, bool writesB) {
+        bool same = rank == rankB && buffer == bufferB && chunk == chunkB && (writes || writesB);
+        bool across = events[a].repetition < events[b].repetition;
+        bool counts = acrossRepetitions ? across && buffer == 2
+                                        : events[a].repetition == events[b].repetition && a != b;
+        race |= same && counts && !reach[a][b] && (across || !reach[b][a]);
+      });
+    });
+    return race;
+  }
+
+  bool endsTooEarly() const {
+    bool early = false;
+    forEachAccess([&](size_t a, int32_t owner, int32_t, int64_t, bool) {
+      bool heard = events[a].rank == owner;
+      for (size_t b = 0; b < events.size(); ++b)
+        heard = heard || (events[b].rank == owner && reach[a][b]);
+      early |= !heard;
+    });
+    return early;
+  }
+
+private:
+  void addOrder() {
+    for (size_t a = 0; a < events.size(); ++a)
+      for (size_t b = a + 1; b < events.size(); ++b) {
+        const Event &x = events[a], &y = events[b];
+        if (x.rank == y.rank && (x.repetition < y.repetition || x.agent == y.agent))
+          reach[a][b] = true;
+      }
+  }
+  void addSignals() {
+    std::map<std::tuple<int32_t, int32_t, int32_t>, std::vector<size_t>> sent, taken;
+    for (size_t i = 0; i < events.size(); ++i) {
+      const Instruction &instruction = *events[i].instruction;
+      if (instruction.kind == Instruction::Kind::Transfer)
+        continue;
+      const Channel &end =
+          program.ranks[size_t(events[i].rank)].channels[size_t(instruction.channel)];
+      int32_t me = events[i].rank;
+      if (end.to)
+        sent[{me, end.peer, end.tag}].push_back(i);
+      else
+        taken[{end.peer, me, end.tag}].push_back(i);
+    }
+    for (auto &[link, signals] : sent)
+      for (size_t k = 0; k < signals.size(); ++k)
+        reach[signals[k]][taken[link][k]] = true;
+  }
+
+  const Program &program;
+  std::vector<Event> events;
+  std::vector<std::vector<bool>> reach;
+};
+
+/// Up to three agents on each of two ranks that copy around in few places.
+Builder randomProgram(std::mt19937 &dice) {
+  auto below = [&](uint32_t n) { return int32_t(dice() % n); };
+  Builder b;
+  for (size_t rank : {0, 1})
+    for (int32_t agent = below(3); agent >= 0; --agent)
+      for (int32_t i = below(3); i >= 0; --i) {
+        auto place = [&](bool target) {
+          int32_t buffer = target ? 1 + below(2) : below(3);
+          int64_t chunk = buffer == 2 ? below(2) : 0;
+          return below(3) ? local(buffer, chunk) : peer(int32_t(1 - rank), buffer, chunk);
+        };
+        Operand from = place(false);
+        b.agent(rank, size_t(agent)).push_back(copy(from, place(true)));
+      }
+  for (int32_t tag = below(8); tag > 0; --tag) {
+    int32_t ranks[2] = {below(2), below(2)};
+    auto [to, from] = b.link(ranks[0], ranks[1], tag);
+    int32_t times = 1 + below(2), ends[2] = {to, from};
+    for (int side : {0, 1}) {
+      size_t rank = size_t(ranks[side]);
+      auto &code = b.agent(rank, dice() % b.program.ranks[rank].agents.size());
+      for (int32_t k = 0; k < times; ++k)
+        code.insert(code.begin() + below(uint32_t(code.size()) + 1),
+                    side ? wait(ends[side]) : signal(ends[side]));
+    }
+  }
+  return b;
+}
+
+} // namespace
+
+TEST_CASE("fuzz: races and barriers are those of the whole graph") {
+  std::mt19937 dice(20261129);
+  Contract unchecked = makeContract(Collective::Custom, 2, 1, Reduction::Sum);
+  unchecked.customInChunks = unchecked.customOutChunks = 1;
+  int stuck = 0, races = 0, exits = 0, batches = 0, clean = 0;
+  for (int round = 0; round < 30000; ++round) {
+    CAPTURE(round);
+    Builder b = randomProgram(dice);
+    ProgramReport report = check(b.program, unchecked, {.maxFaults = 1000});
+    Graph graph(b.program, 2);
+    auto has = [&](FaultKind kind) {
+      return std::any_of(report.faults.begin(), report.faults.end(),
+                         [&](const Fault &fault) { return fault.kind == kind; });
+    };
+    REQUIRE(has(FaultKind::Deadlock) == graph.hasCycle());
+    if (graph.hasCycle()) {
+      ++stuck;
+      continue;
+    }
+    REQUIRE(has(FaultKind::Conflict) == graph.hasRace(false));
+    if (graph.hasRace(false)) {
+      ++races;
+      continue;
+    }
+    REQUIRE(report.exitBarrier == graph.endsTooEarly());
+    REQUIRE(report.batchBarrier == graph.hasRace(true));
+    exits += report.exitBarrier;
+    batches += report.batchBarrier;
+    clean += !report.exitBarrier && !report.batchBarrier;
+  }
+  MESSAGE(stuck, " stuck, ", races, " races, ", exits, " end early, ", batches, " repeat early, ",
+          clean, " clean");
+  CHECK(std::min({stuck, races, exits, batches, clean}) > 50);
+}

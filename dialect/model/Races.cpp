@@ -32,6 +32,18 @@ bool Races::prepare() {
       chains[i] = int32_t(chainRank.size());
       chainRank.push_back(network.agents()[i].rank);
     }
+  // Of the other agents of a rank all that matters is that one of them was heard.
+  for (size_t i = 0; i < chains.size(); ++i) {
+    if (chains[i] >= 0)
+      continue;
+    size_t rank = size_t(network.agents()[i].rank);
+    if (rank >= bystanders.size())
+      bystanders.resize(rank + 1, -1);
+    if (bystanders[rank] < 0) {
+      bystanders[rank] = int32_t(chainRank.size());
+      chainRank.push_back(int32_t(rank));
+    }
+  }
   clocks.emplace(int64_t(chainRank.size()));
   known.resize(chains.size());
   sent.resize(network.links().size());
@@ -52,8 +64,11 @@ void Races::receive(int32_t link) {
 
 void Races::send(int32_t link) {
   Clocks::Clock told = known[size_t(agent)];
-  if (chains[size_t(agent)] >= 0)
-    clocks->set(told, chains[size_t(agent)], instruction + 1);
+  if (int32_t chain = chains[size_t(agent)]; chain >= 0)
+    clocks->set(told, chain, instruction + 1);
+  else if (chain = bystanders[size_t(network.agents()[size_t(agent)].rank)];
+           clocks->at(told, chain) == 0)
+    clocks->set(told, chain, 1);
   sent[size_t(link)].push_back(std::move(told));
 }
 

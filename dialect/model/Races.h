@@ -89,9 +89,10 @@ private:
   static constexpr int32_t untouched = -1, shared = -2; ///< else: the only agent, its owner's
 
   const Network &network;
-  std::vector<int32_t> toucher;   ///< of every place; after `prepare` its history, or -1
-  std::vector<int32_t> chains;    ///< of every agent, or -1
-  std::vector<int32_t> chainRank; ///< of every chain
+  std::vector<int32_t> toucher;    ///< of every place; after `prepare` its history, or -1
+  std::vector<int32_t> chains;     ///< of every agent, or -1
+  std::vector<int32_t> bystanders; ///< of every rank, the chain of its agents without one
+  std::vector<int32_t> chainRank;  ///< of every chain
   std::optional<Clocks> clocks;
   std::vector<Clocks::Clock> known;            ///< of every agent, without itself
   std::vector<std::deque<Clocks::Clock>> sent; ///< on every link, not yet taken

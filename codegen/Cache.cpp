@@ -46,7 +46,11 @@ static std::string trailerFor(StringRef key, StringRef object) {
   return trailer;
 }
 
-static std::optional<std::string> objectIn(StringRef key, std::string entry) {
+std::string cacheEntry(StringRef key, StringRef object) {
+  return object.str() + trailerFor(key, object);
+}
+
+std::optional<std::string> objectInEntry(StringRef key, std::string entry) {
   if (entry.size() < trailerBytes)
     return std::nullopt;
   StringRef object = StringRef(entry).drop_back(trailerBytes);
@@ -137,7 +141,7 @@ std::optional<std::string> ObjectCache::load(StringRef key) const {
   if (fstat(file, &status) == 0 && S_ISREG(status.st_mode) && whyNotPrivate(status).empty())
     entry = readAll(file, size_t(status.st_size));
   ::close(file);
-  return entry ? objectIn(key, std::move(*entry)) : std::nullopt;
+  return entry ? objectInEntry(key, std::move(*entry)) : std::nullopt;
 }
 
 Error ObjectCache::store(StringRef key, StringRef object) const {

@@ -18,6 +18,11 @@ namespace ccl {
 /// BLAKE3 of `text`, as 64 hex digits.
 std::string hashHex(llvm::StringRef text);
 
+/// The form of an entry: the object, its length, a hash of `key` and object, a magic word.
+std::string cacheEntry(llvm::StringRef key, llvm::StringRef object);
+/// The object in an entry; nothing if that is not the one of its key and object.
+std::optional<std::string> objectInEntry(llvm::StringRef key, std::string entry);
+
 class ObjectCache {
 public:
   /// Creates `folder` (mode 0700) and its parents if need be. The error says what is

@@ -46,9 +46,15 @@ static void addUnproved(CompileStats &stats, std::string text) {
 }
 
 /// What may be relied on without a proof: nothing, so lengths are assumed to differ.
-static void assumeUnproved(Plan &plan, bool vouchedFor) {
-  plan.disjointProved = vouchedFor;
-  plan.inPlaceProved = false;
+static void assumeUnproved(AlgorithmOp algorithm, Plan &plan, bool vouchedFor) {
+  // The programs of a lowered algorithm with `inout` have but one form.
+  const bool inPlace = algorithm.getLowered() &&
+                       llvm::any_of(algorithm.getBody().getOps<BufferOp>(), [](BufferOp buffer) {
+                         return buffer.getRole() == BufferRole::InOut;
+                       });
+  plan.disjointProved = vouchedFor && !inPlace;
+  plan.inPlaceProved = vouchedFor && inPlace;
+  plan.exitBarrier = plan.batchBarrier = algorithm.getLowered();
   plan.divisible = true;
 }
 
@@ -78,9 +84,9 @@ LogicalResult proveAlgorithm(ModuleOp module, AlgorithmOp algorithm, Plan &plan,
   plan.contract = *contract;
   stats.moves = countMoves(algorithm, UINT64_MAX);
   stats.proofPending = stats.moves > manyToProve;
-  if (!stats.proofPending)
+  if (!stats.proofPending && !algorithm.getLowered())
     return proveMoves(algorithm, plan);
-  assumeUnproved(plan, /*vouchedFor=*/false);
+  assumeUnproved(algorithm, plan, /*vouchedFor=*/false);
   return success();
 }
 
@@ -92,6 +98,8 @@ static LogicalResult take(const FormsReport &forms, const ProgramProof &proof,
   plan.disjointProved = forms.disjoint;
   plan.inPlaceProved = forms.inPlace;
   plan.unevenSafe = forms.unevenSafe; // the programs are what runs
+  plan.exitBarrier = forms.exitBarrier;
+  plan.batchBarrier = forms.batchBarrier;
   plan.minSlots = std::max(plan.minSlots, forms.minSlots);
   if (forms.disjoint || forms.inPlace)
     return success();
@@ -114,8 +122,24 @@ static LogicalResult proveBySymmetry(AlgorithmOp algorithm, Plan &plan, CompileS
   return take(**forms, proof, algorithm, plan, stats);
 }
 
+/// There are no moves that could have been proved.
+static LogicalResult proveLowered(AlgorithmOp algorithm, Plan &plan, CompileStats &stats) {
+  ProgramProof proof(algorithm);
+  FailureOr<std::optional<FormsReport>> forms = proof.checkLowered();
+  if (failed(forms))
+    return failure();
+  if (!*forms) {
+    addUnproved(stats, "the programs have " + proof.obstacle());
+    return success();
+  }
+  plan.divisible = (*forms)->divisible;
+  return take(**forms, proof, algorithm, plan, stats);
+}
+
 LogicalResult provePrograms(AlgorithmOp algorithm, Plan &plan, CompileStats &stats) {
   Timer timer(stats.proveMs);
+  if (algorithm.getLowered())
+    return proveLowered(algorithm, plan, stats);
   if (stats.proofPending) {
     if (failed(proveBySymmetry(algorithm, plan, stats)))
       return failure();
@@ -154,15 +178,57 @@ static HostOptions hostOptions(const CompileOptions &options, const model::Contr
 }
 
 /// To be raised when the same program gets other code, or code another ABI.
-constexpr int codeVersion = 3;
+constexpr int codeVersion = 4;
 
-/// Everything that the code depends on, as text.
-static std::string cacheText(AlgorithmOp algorithm, const Plan &plan, const HostOptions &options) {
-  std::string text = fmt::format(
-      "ccl {} code {}\nLLVM {}\n{}\n{} {} '{}' rank {}\n{} ranks {} chunks {}\n", CCL_VERSION,
-      codeVersion, LLVM_VERSION_STRING, hostTargetKey(), name(options.type),
-      model::name(options.reduction), options.sanitizer, options.rank,
-      model::name(plan.contract.collective), plan.ranks(), plan.contract.chunks);
+/// What all code depends on, as text.
+static std::string cacheHead(const Plan &plan, const HostOptions &options) {
+  return fmt::format("ccl {} code {}\nLLVM {}\n{}\n{} {} '{}' rank {}\n{} ranks {} chunks {}\n",
+                     CCL_VERSION, codeVersion, LLVM_VERSION_STRING, hostTargetKey(),
+                     name(options.type), model::name(options.reduction), options.sanitizer,
+                     options.rank, model::name(plan.contract.collective), plan.ranks(),
+                     plan.contract.chunks);
+}
+
+/// The same of the code that tables refer to: many programs have it in common.
+static std::string transfersText(const Plan &plan, const HostOptions &options) {
+  std::string text = cacheHead(plan, options) + "transfers";
+  for (const TransferPattern &transfer : plan.transfers)
+    text += fmt::format(" {}_{}", transfer.sources, transfer.destinations);
+  for (const BufferPlan &buffer : plan.buffers)
+    text += buffer.peersRead && !buffer.peersWrite ? " read" : "";
+  return text;
+}
+
+/// What tables say, as text that nobody reads: they may be long.
+static std::string tablesText(const Plan &plan, const HostOptions &options) {
+  std::string text = transfersText(plan, options);
+  auto append = [&]<typename Row>(const std::vector<Row> &rows) {
+    static_assert(std::has_unique_object_representations_v<Row>);
+    text.append(reinterpret_cast<const char *>(rows.data()), rows.size() * sizeof(Row));
+  };
+  for (const BufferPlan &buffer : plan.buffers)
+    text += fmt::format(" {} {}", model::name(buffer.role), buffer.chunks);
+  for (const KernelPlan &kernel : plan.kernels) {
+    for (auto [begin, end] : kernel.ranks)
+      text += fmt::format("\nranks {} {}", begin, end);
+    for (const ChannelFamily &family : kernel.channels)
+      text += fmt::format("\nchannel {} {} {}", family.to, family.tag, family.slots);
+    for (const RankAgents &rank : kernel.agents) {
+      for (const AgentCode &agent : rank.agents)
+        text += fmt::format("\nagent {} {} {}", agent.number(), agent.begin, agent.end);
+      append(rank.instructions);
+      append(rank.operands);
+    }
+  }
+  return text;
+}
+
+/// What programs say, be they compiled or executed from tables.
+static std::string programText(AlgorithmOp algorithm, const Plan &plan,
+                               const HostOptions &options) {
+  if (!plan.slice.empty())
+    return tablesText(plan, options);
+  std::string text = cacheHead(plan, options);
   llvm::raw_string_ostream stream(text);
   for (auto program : algorithm->getParentOfType<ModuleOp>().getOps<ProgramOp>())
     if (program.getAlgorithm() == algorithm.getSymName()) {
@@ -208,14 +274,15 @@ LogicalResult generate(AlgorithmOp algorithm, const CompileOptions &options, Pla
   if (failed(planHost(algorithm, *contract, host, plan)))
     return failure();
   plan.program = algorithm.getSymName().str();
-  plan.hash = hashHex(cacheText(algorithm, plan, host));
+  plan.hash = hashHex(programText(algorithm, plan, host));
+  const std::string key = plan.slice.empty() ? plan.hash : hashHex(transfersText(plan, host));
   plan.pipelineStages = 1;
   if (auto stages = algorithm->getAttrOfType<IntegerAttr>("ccl.stages"))
     plan.pipelineStages = int32_t(stages.getInt());
 
   std::optional<ObjectCache> cache = openCache(algorithm, options.cacheDir);
   if (cache && !ir)
-    if (std::optional<std::string> object = cache->load(plan.hash)) {
+    if (std::optional<std::string> object = cache->load(key)) {
       plan.object = std::move(*object);
       stats.fromCache = true;
       return success();
@@ -223,7 +290,7 @@ LogicalResult generate(AlgorithmOp algorithm, const CompileOptions &options, Pla
   if (failed(compileCode(algorithm, host, plan, stats, ir)))
     return failure();
   if (cache)
-    if (llvm::Error error = cache->store(plan.hash, plan.object))
+    if (llvm::Error error = cache->store(key, plan.object))
       emitWarning(algorithm.getLoc()) << "object not cached: " << llvm::toString(std::move(error));
   return success();
 }
@@ -255,9 +322,7 @@ public:
 
 private:
   LogicalResult runPasses(void (*build)(OpPassManager &, const LoweringOptions &)) {
-    PassManager passes(module.getContext());
-    build(passes, options.lowering);
-    return passes.run(module);
+    return runPipeline(module, build, options.lowering);
   }
 
   LogicalResult toAlgorithm() {
@@ -288,7 +353,7 @@ private:
   LogicalResult prove() {
     if (options.prove)
       return proveAlgorithm(module, algorithm, plan, stats);
-    assumeUnproved(plan, /*vouchedFor=*/true);
+    assumeUnproved(algorithm, plan, /*vouchedFor=*/true);
     addUnproved(stats, "no proof was asked for");
     return success();
   }
@@ -329,8 +394,8 @@ private:
   LogicalResult proveLowered() {
     if (!options.prove)
       return success();
-    // One rank alone says nothing about the others.
-    if (options.lowering.rank < 0)
+    // One rank alone says nothing about the others, which are all there if it is lowered.
+    if (options.lowering.rank < 0 || algorithm.getLowered())
       return provePrograms(algorithm, plan, stats);
     if (stats.proofPending)
       addUnproved(stats, fmt::format("{} moves, and the program of one rank", stats.moves));

@@ -37,6 +37,8 @@ ParseResult AlgorithmOp::parse(OpAsmParser &p, OperationState &state) {
     if (p.parseAttribute(topology, "topology", state.attributes))
       return failure();
   }
+  if (succeeded(p.parseOptionalKeyword("lowered")))
+    state.addAttribute("lowered", b.getUnitAttr());
   if (p.parseOptionalAttrDictWithKeyword(state.attributes))
     return failure();
   SmallVector<Type> types;
@@ -67,8 +69,10 @@ void AlgorithmOp::print(OpAsmPrinter &p) {
   p << " implements " << getContract();
   if (getTopology())
     p << " on " << getTopologyAttr();
-  p.printOptionalAttrDictWithKeyword(
-      (*this)->getAttrs(), {"sym_name", "function_type", "contract", "topology", "arg_names"});
+  if (getLowered())
+    p << " lowered";
+  p.printOptionalAttrDictWithKeyword((*this)->getAttrs(), {"sym_name", "function_type", "contract",
+                                                           "topology", "lowered", "arg_names"});
   p << ' ';
   printBody(p, *this, getBody());
 }
@@ -139,6 +143,12 @@ LogicalResult AlgorithmOp::verify() {
     return emitOpError("has no results");
   if (getArgNames() && getArgNames()->size() != getNumArguments())
     return emitOpError("names not all of its parameters");
+  if (getLowered() && getNumArguments()) // algorithm_c6
+    return emitOpError("is lowered, so it has no size parameters");
+  if (getLowered())
+    for (Operation &op : getBlock())
+      if (!isa<BufferOp>(op)) // algorithm_c6
+        return op.emitOpError("stands in a lowered algorithm, which holds only buffers");
   // By name only, before the ops verify themselves: some that are foreign here take for
   // ever to do so.
   WalkResult walk = getBody().walk<WalkOrder::PreOrder>([&](Operation *op) {
@@ -192,11 +202,35 @@ LogicalResult AlgorithmOp::verifyRegions() {
   return success();
 }
 
+/// Every rank has one program.
+static LogicalResult verifyCoverage(AlgorithmOp algorithm) {
+  int64_t ranks = 0;
+  for (auto buffer : algorithm.getBody().getOps<BufferOp>())
+    ranks = product(buffer.getRankShape().value_or(SmallVector<int64_t>()));
+  SmallVector<std::pair<int64_t, int64_t>> intervals;
+  for (auto program : algorithm->getParentRegion()->getOps<ProgramOp>())
+    if (program.getAlgorithm() == algorithm.getSymName())
+      for (size_t i = 0; i + 1 < program.getRanks().size(); i += 2)
+        intervals.emplace_back(program.getRanks()[i], program.getRanks()[i + 1]);
+  llvm::sort(intervals);
+  int64_t next = 0;
+  for (auto [begin, end] : intervals) {
+    if (begin < next) // algorithm_c6
+      return algorithm.emitOpError() << "is lowered, but rank " << begin << " has two programs";
+    if (begin > next)
+      break;
+    next = end;
+  }
+  if (next < ranks || intervals.empty()) // algorithm_c6
+    return algorithm.emitOpError() << "is lowered, but rank " << next << " has no program";
+  return success();
+}
+
 LogicalResult AlgorithmOp::verifySymbolUses(SymbolTableCollection &symbols) {
   if (getTopologyAttr() &&
       !symbols.lookupNearestSymbolFrom<TopologyOp>(*this, getTopologyAttr())) // algorithm_c5
     return emitOpError() << "there is no topology " << getTopologyAttr();
-  return success();
+  return getLowered() ? verifyCoverage(*this) : success();
 }
 
 //===----------------------------------------------------------------------===//
@@ -552,6 +586,8 @@ LogicalResult ApplyOp::verifySymbolUses(SymbolTableCollection &symbols) {
   auto callee = symbols.lookupNearestSymbolFrom<AlgorithmOp>(*this, getCalleeAttr());
   if (!callee) // apply_c1
     return emitOpError() << "there is no algorithm " << getCalleeAttr();
+  if (callee.getLowered()) // apply_c1
+    return emitOpError() << getCalleeAttr() << " is lowered: it has no moves to apply";
   if (callee.getNumArguments() != getSizes().getNumResults()) // apply_c2
     return emitOpError() << getCalleeAttr() << " has " << callee.getNumArguments()
                          << " size parameters, got " << getSizes().getNumResults();

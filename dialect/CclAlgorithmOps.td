@@ -32,6 +32,28 @@ def Ccl_AlgorithmOp : Ccl_Op<"algorithm", [
 
     `on @topology` gives the rank axes their names, for `ccl.apply ... along`.
 
+    `lowered`: there are no moves, the programs of this algorithm in the module are all
+    there is. They are proved and run as they stand. Programs of other systems come so.
+
+    ```mlir
+    ccl.algorithm @swap implements #ccl.contract<permute, to = [1, 0]> lowered {
+      %in = ccl.buffer in ranks(2) chunks(1)
+      %out = ccl.buffer out ranks(2) chunks(1)
+    }
+    ccl.program @swap.p(%me) of @swap ranks(0 to 2) {
+      %in = ccl.buffer in chunks(1)
+      %out = ccl.buffer out chunks(1)
+      %next = ccl.channel to 1 - %me slots 1
+      %prev = ccl.channel from 1 - %me slots 1
+      ccl.block 0 {
+        ccl.transfer from %in[0] to %next
+      }
+      ccl.block 1 {
+        ccl.transfer from %prev to %out[0]
+      }
+    }
+    ```
+
     - C1: size parameters have type `index`; there are no results.
     - C2: the body holds `ccl.buffer` at the top, then moves, applies, pipelines,
       schedules, affine loops and `arith.constant`.
@@ -39,13 +61,15 @@ def Ccl_AlgorithmOp : Ccl_Op<"algorithm", [
     - C4: there is at most one of each of `in`, `out`, `inout`, and `inout` excludes
       the other two.
     - C5: `on` names a `ccl.topology`.
+    - C6: `lowered` goes with buffers and nothing else, and with programs of which every
+      rank has one.
   }];
   let arguments = (ins SymbolNameAttr:$sym_name, TypeAttrOf<FunctionType>:$function_type,
                        Ccl_Contract:$contract, OptionalAttr<FlatSymbolRefAttr>:$topology,
                        OptionalAttr<StrArrayAttr>:$arg_names,
                        OptionalAttr<StrAttr>:$sym_visibility,
                        OptionalAttr<DictArrayAttr>:$arg_attrs,
-                       OptionalAttr<DictArrayAttr>:$res_attrs);
+                       OptionalAttr<DictArrayAttr>:$res_attrs, UnitAttr:$lowered);
   let regions = (region SizedRegion<1>:$body);
   let hasCustomAssemblyFormat = 1;
   let hasVerifier = 1;
@@ -170,7 +194,8 @@ def Ccl_ApplyOp : Ccl_Op<"apply", [AttrSizedOperandSegments,
     ccl.apply @ag(4) along "gpu" on %x
     ```
 
-    - C1: the callee is an algorithm of this module, and the call graph has no cycle.
+    - C1: the callee is an algorithm of this module with moves, and the call graph has no
+      cycle.
     - C2: as many sizes as the callee has parameters, as many buffers as it has
       non-scratch buffers.
     - C3: one map per buffer whose inputs are the callee's rank axes, chunk axes and the

@@ -46,6 +46,16 @@ void buildLoweringPipeline(OpPassManager &pm, const LoweringOptions &options) {
   pm.addPass(createCclVerifyLevel(level));
 }
 
+LogicalResult runPipeline(ModuleOp module, void (*build)(OpPassManager &, const LoweringOptions &),
+                          const LoweringOptions &options) {
+  if (llvm::all_of(module.getOps<AlgorithmOp>(),
+                   [](AlgorithmOp algorithm) { return algorithm.getLowered(); }))
+    return success();
+  PassManager passes(module.getContext());
+  build(passes, options);
+  return passes.run(module);
+}
+
 namespace {
 /// The textual form of LoweringOptions.
 struct PipelineOptions : PassPipelineOptions<PipelineOptions> {

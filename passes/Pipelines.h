@@ -25,6 +25,11 @@ void buildAlgorithmPipeline(mlir::OpPassManager &pm, const LoweringOptions &opti
 /// ... and down to `ccl.program`: assign channels, project, fuse, sync.
 void buildLoweringPipeline(mlir::OpPassManager &pm, const LoweringOptions &options);
 
+/// Runs one of the two, unless there is nothing to lower: then the module stays as it is.
+mlir::LogicalResult runPipeline(mlir::ModuleOp module,
+                                void (*build)(mlir::OpPassManager &, const LoweringOptions &),
+                                const LoweringOptions &options);
+
 void registerPipelines();
 
 /// The public algorithm of a module: the one named, or the only one that no

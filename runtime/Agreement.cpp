@@ -79,8 +79,14 @@ std::string_view name(Operation operation) {
   case Operation::Exchange: return "exchange";
   case Operation::Split: return "split";
   case Operation::Publish: return "second step of split";
+  case Operation::MicroBatch: return "next micro-batch";
+  case Operation::Exit: return "end of launch";
   }
   return "?";
+}
+
+std::string agentName(int64_t number) {
+  return fmt::format("{} {}", number % 2 ? "proxy" : "block", number / 2);
 }
 
 uint64_t fingerprint(std::string_view text) {

@@ -18,7 +18,17 @@ namespace ccl {
 
 /// Either: this rank has no input or no output, so its pointers do not tell.
 enum class Form : uint8_t { Disjoint, InPlace, Either };
-enum class Operation : uint8_t { None, Launch, Counts, Allocate, Exchange, Split, Publish };
+enum class Operation : uint8_t {
+  None,
+  Launch,
+  Counts,
+  Allocate,
+  Exchange,
+  Split,
+  Publish,
+  MicroBatch, ///< in a launch: between two of them
+  Exit        ///< in a launch: at its end
+};
 
 /// What a rank is about to do. Written by its owner before it arrives at the entry of the
 /// operation, read by others after; the next operation but one overwrites it.
@@ -50,13 +60,16 @@ struct FailureRecord {
   char text[2048] = {};
 };
 
+/// "block 3", "proxy 0": of KernelArgs::agent.
+std::string agentName(int64_t number);
+
 constexpr int32_t waitsForNobody = -1, waitsForEverybody = -2;
 
 /// The part of the block that one rank owns: nobody else writes it, `lost` excepted.
 struct RankState {
   alignas(cacheLine) Announcement announcements[2];
-  /// Of the launch under way: generated code stores its progress here. Only `instruction`
-  /// and `microBatch` mean anything to others.
+  /// Of the launch under way: the program's progress is stored here. Only `agent`,
+  /// `instruction` and `microBatch` mean anything to others.
   alignas(cacheLine) KernelArgs kernel;
   alignas(cacheLine) FailureRecord failure;
   // Read at any time, for reports and by those who wait.

@@ -141,8 +141,9 @@ std::string Group::describeRank(int64_t r) const {
     return fmt::format("rank {} has done operation {} and is between operations", r, done);
   const int64_t instruction = __atomic_load_n(&state.kernel.instruction, __ATOMIC_RELAXED);
   const int64_t slice = __atomic_load_n(&state.kernel.microBatch, __ATOMIC_RELAXED);
-  std::string place = fmt::format("operation {}, agent block 0, micro-batch {}, instruction {}",
-                                  entered, slice, instruction);
+  const int64_t agent = __atomic_load_n(&state.kernel.agent, __ATOMIC_RELAXED);
+  std::string place = fmt::format("operation {}, agent {}, micro-batch {}, instruction {}", entered,
+                                  agentName(agent), slice, instruction);
   if (peer >= 0)
     return fmt::format("rank {} waits for rank {} in {}", r, peer, place);
   return fmt::format("rank {} is in {} and does not wait", r, place);
@@ -196,6 +197,26 @@ Group::Blame Group::findCulprit(int32_t peer) const {
   return {-1, fmt::format("the ranks wait for each other in a circle through rank {}", at)};
 }
 
+Group::Blame Group::findCulprit(llvm::ArrayRef<int32_t> peers) const {
+  Blame found = findCulprit(lastPeer);
+  for (size_t i = 0; i < peers.size() && found.rank < 0; ++i)
+    if (Blame other = findCulprit(peers[i]); other.rank >= 0)
+      found = std::move(other);
+  return found;
+}
+
+/// Of several that this rank waits for, one may be waiting for this rank.
+void Group::publishWait(llvm::ArrayRef<int32_t> peers) {
+  int32_t chosen = peers.front();
+  for (size_t i = 0; i < peers.size() && peers.size() > 1; ++i)
+    if (findCulprit(peers[i]).rank >= 0) {
+      chosen = peers[i];
+      break;
+    }
+  self().waitsFor.store(chosen, std::memory_order_relaxed);
+  lastPeer = chosen;
+}
+
 //===----------------------------------------------------------------------===//
 // Operations
 //===----------------------------------------------------------------------===//
@@ -220,6 +241,17 @@ Announcement &Group::begin(Operation kind, Milliseconds wanted, std::function<st
   return mine;
 }
 
+llvm::Error Group::meet(Operation kind, std::function<std::string()> text) {
+  std::function<std::string()> outer = std::exchange(what, std::move(text));
+  ++operation;
+  Announcement &mine = self().announcements[parity()];
+  mine = {};
+  mine.operation = kind;
+  llvm::Error error = enter();
+  what = std::move(outer);
+  return error;
+}
+
 llvm::Error Group::enter() {
   if (CCL_FAULT(FirstWait, worldRank(rank)))
     return fail(makeFailure(Failure::Machine, "fault injected at the entry of an operation"));
@@ -241,12 +273,17 @@ llvm::Error Group::enter() {
   return llvm::Error::success();
 }
 
-bool Group::keepWaiting(int32_t peer, Clock::time_point now,
+bool Group::keepWaiting(llvm::function_ref<llvm::ArrayRef<int32_t>()> peers, Clock::time_point now,
                         llvm::function_ref<std::string()> describe) {
+  // Who is to blame is worth a look only if it takes long.
+  constexpr Milliseconds patience{20};
   if (!published) {
-    self().waitsFor.store(peer, std::memory_order_relaxed);
-    lastPeer = peer;
+    publishWait(peers().front());
     published = true;
+    nextLook = now + patience;
+  } else if (now >= nextLook) {
+    publishWait(peers());
+    nextLook = now + patience;
   }
   if (now >= deadline)
     return false;
@@ -263,7 +300,7 @@ bool Group::keepWaiting(int32_t peer, Clock::time_point now,
     }
   if (!reported && now - begun >= slowWait) {
     log::warn(log::Subsystem::Wait, rank, "slow, {} s so far: {}; {}", slowWait.count(), describe(),
-              findCulprit(peer).why);
+              findCulprit(peers()).why);
     reported = true;
   }
   return true;

@@ -43,6 +43,9 @@ public:
   Announcement &begin(Operation operation, Milliseconds timeout, std::function<std::string()> what,
                       const Announcement &start = {});
   llvm::Error enter();
+  /// A barrier within the operation under way, of which it keeps the deadline. It is an
+  /// operation of its own for all that waits.
+  llvm::Error meet(Operation operation, std::function<std::string()> what);
   void end() { self().done.store(operation, std::memory_order_release); }
   size_t parity() const { return operation % 2; }
   const Announcement &announcement(int64_t r) const {
@@ -52,7 +55,15 @@ public:
   /// Waits until ready(). `peer` is whom it waits for, for the reports of others;
   /// describe() says in our own what is missing.
   template <typename Ready, typename Describe>
-  Wait waitUntil(int32_t peer, Ready ready, Describe describe);
+  Wait waitUntil(int32_t peer, Ready ready, Describe describe) {
+    return waitUntil([&peer] { return llvm::ArrayRef<int32_t>(peer); }, ready, describe);
+  }
+  /// The same for something of any of peers(), which are asked for if it takes long. They are
+  /// told apart for reports: waitedFor() is the one that seems to hold this rank up.
+  template <typename Ready, typename Describe>
+  Wait waitUntil(llvm::function_ref<llvm::ArrayRef<int32_t>()> peers, Ready ready,
+                 Describe describe);
+  int32_t waitedFor() const { return lastPeer; }
 
   /// Whom this rank waited for last: "rank 1", "all ranks", "".
   std::string lastWait() const;
@@ -62,13 +73,17 @@ public:
 private:
   void onGone(int64_t worldRank, const std::string &how) override;
   /// On the slow path of a wait: false if it is over.
-  bool keepWaiting(int32_t peer, Clock::time_point now, llvm::function_ref<std::string()> describe);
+  bool keepWaiting(llvm::function_ref<llvm::ArrayRef<int32_t>()> peers, Clock::time_point now,
+                   llvm::function_ref<std::string()> describe);
+  /// Tells others whom this rank waits for, the one of `peers` that most likely is to blame.
+  void publishWait(llvm::ArrayRef<int32_t> peers);
   struct Blame {
     int64_t rank = -1;
     std::string why;
   };
   /// Who is at the end of the chain of ranks that wait for each other.
   Blame findCulprit(int32_t peer) const;
+  Blame findCulprit(llvm::ArrayRef<int32_t> peers) const;
   int64_t firstMissing(uint64_t operation) const;
   std::string describeMissing() const;
   std::string describeRank(int64_t r) const;
@@ -85,6 +100,7 @@ private:
   Milliseconds timeout{0};
   Clock::time_point begun, deadline;
   bool published = false, reported = false; ///< of the wait under way
+  Clock::time_point nextLook;               ///< at who is to blame
   int32_t lastPeer = waitsForNobody;
   mutable std::mutex failureMutex;
   bool wroteRecord = false;
@@ -92,7 +108,8 @@ private:
 };
 
 template <typename Ready, typename Describe>
-Group::Wait Group::waitUntil(int32_t peer, Ready ready, Describe describe) {
+Group::Wait Group::waitUntil(llvm::function_ref<llvm::ArrayRef<int32_t>()> peers, Ready ready,
+                             Describe describe) {
   Backoff backoff(spinBudget.spins());
   Wait result = Wait::Done;
   while (!ready()) {
@@ -103,12 +120,12 @@ Group::Wait Group::waitUntil(int32_t peer, Ready ready, Describe describe) {
       break;
     }
     const Clock::time_point now = Clock::now();
-    if (keepWaiting(peer, now, describe))
+    if (keepWaiting(peers, now, describe))
       continue;
     // Whoever looks last may still find it done; a late result is a result.
     if (ready())
       break;
-    const Blame blame = findCulprit(peer);
+    const Blame blame = findCulprit(peers());
     fail(Failure::Timeout,
          fmt::format("rank {} timed out after {} ms in {}; {}", rank, timeout.count(), describe(),
                      blame.why),

@@ -74,18 +74,26 @@ private:
     if (llvm::Error e =
             jit->addObjectFile(llvm::MemoryBuffer::getMemBufferCopy(plan().object, plan().program)))
       return e;
-    for (const KernelPlan &kernel : plan().kernels) {
-      llvm::Expected<llvm::orc::ExecutorAddr> address = jit->lookup(kernel.symbol);
-      if (!address)
-        return address.takeError();
-      kernels.push_back(address->toPtr<Kernel>());
-    }
-    if (plan().finish.empty())
+    for (const KernelPlan &kernel : plan().kernels)
+      if (llvm::Error e = find(kernel.symbol, kernels.emplace_back()))
+        return e;
+    for (const TransferPattern &transfer : plan().transfers)
+      if (llvm::Error e = find(transfer.symbol, functions.transfers.emplace_back()))
+        return e;
+    if (llvm::Error e = find(plan().slice, functions.slice))
+      return e;
+    return find(plan().finish, finishing);
+  }
+
+  /// Leaves `function` null if it has no symbol.
+  template <typename Function>
+  llvm::Error find(const std::string &symbol, Function &function) {
+    if (symbol.empty())
       return llvm::Error::success();
-    llvm::Expected<llvm::orc::ExecutorAddr> address = jit->lookup(plan().finish);
+    llvm::Expected<llvm::orc::ExecutorAddr> address = jit->lookup(symbol);
     if (!address)
       return address.takeError();
-    finishing = address->toPtr<FinishFunction>();
+    function = address->template toPtr<Function>();
     return llvm::Error::success();
   }
 
@@ -99,6 +107,18 @@ private:
 
 llvm::Expected<std::shared_ptr<LoadedProgram>> LoadedProgram::load(Plan plan) {
   return LinkedProgram::link(std::move(plan));
+}
+
+const RankAgents *LoadedProgram::agents(int64_t rank) const {
+  for (const KernelPlan &kernel : thePlan.kernels) {
+    size_t index = 0;
+    for (auto [begin, end] : kernel.ranks) {
+      if (rank >= begin && rank < end && index + size_t(rank - begin) < kernel.agents.size())
+        return &kernel.agents[index + size_t(rank - begin)];
+      index += size_t(end - begin);
+    }
+  }
+  return nullptr;
 }
 
 int LoadedProgram::kernelIndex(int64_t rank) const {

@@ -1,6 +1,7 @@
 //===- LoadedProgram.h - A plan that can be executed ------------------------===//
 #pragma once
 
+#include "runtime/Agents.h"
 #include "runtime/Failure.h"
 #include "runtime/plan/Plan.h"
 
@@ -14,8 +15,11 @@ public:
   static llvm::Expected<std::shared_ptr<LoadedProgram>> load(Plan plan);
   virtual ~LoadedProgram() = default;
   const Plan &plan() const { return thePlan; }
-  /// Null if `rank` has nothing to do.
+  /// Null if `rank` has nothing to do, or has agents.
   virtual Kernel kernel(int64_t rank) const = 0;
+  /// What `rank` executes without code of its own, or null.
+  const RankAgents *agents(int64_t rank) const;
+  const AgentFunctions &agentFunctions() const { return functions; }
   /// Plan::finish, or null.
   virtual FinishFunction finish() const { return nullptr; }
   /// Index into plan().kernels, -1 if `rank` has none.
@@ -24,6 +28,7 @@ public:
 protected:
   explicit LoadedProgram(Plan plan) : thePlan(std::move(plan)) {}
   Plan thePlan;
+  AgentFunctions functions;
 };
 
 } // namespace ccl

@@ -97,7 +97,8 @@ void RankMember::dump() {
     const RankState &state = group.self();
     recording->recorder.failed(
         *recorded,
-        fmt::format("micro-batch {}, instruction {}",
+        fmt::format("agent {}, micro-batch {}, instruction {}",
+                    agentName(__atomic_load_n(&state.kernel.agent, __ATOMIC_RELAXED)),
                     __atomic_load_n(&state.kernel.microBatch, __ATOMIC_RELAXED),
                     __atomic_load_n(&state.kernel.instruction, __ATOMIC_RELAXED)),
         group.lastWait());
@@ -139,6 +140,8 @@ RankMember::prepare(const std::shared_ptr<LoadedProgram> &program) {
     return facts.takeError();
   prepared.facts = *facts;
   prepared.kernel = program->kernel(group.rank);
+  if (const RankAgents *agents = program->agents(group.rank))
+    prepared.agents = std::make_unique<Agents>(plan, *agents, program->agentFunctions());
   prepared.announcement = describe(plan);
   if (recording)
     prepared.name = fmt::format("{} (hash {})", plan.program, plan.hash);
@@ -274,6 +277,56 @@ void RankMember::reachPeers() {
   }
 }
 
+std::string RankMember::describeWait(int64_t agent, int64_t instruction, const ChannelEnd &end,
+                                     uint64_t value) {
+  return fmt::format("launch {} of {} (hash {}, {} {}): agent {}, micro-batch {}, instruction {} "
+                     "waits for rank {} "
+                     "({}, tag {}{}): expected counter {}, found {}{}",
+                     launches, plan->program, plan->hash, plan->contract.str(), name(plan->type),
+                     agentName(agent), group.self().kernel.microBatch, instruction, end.peer,
+                     end.to ? "channel to it" : "channel from it", end.tag,
+                     end.numSlots > 0 ? fmt::format(", {} slots", end.numSlots) : "",
+                     int64_t(value), __atomic_load_n(end.arrive, __ATOMIC_ACQUIRE),
+                     group.describeOthers());
+}
+
+int32_t RankMember::waitForAgents(Agents &agents, KernelArgs &args) {
+  if (CCL_FAULT(MidSlot, group.worldRank(group.rank))) {
+    llvm::consumeError(group.fail(injected("in a wait for a slot")));
+    return 1;
+  }
+  // In reports the agent that waits for the peer who is to blame stands for all.
+  auto chosen = [&]() -> const Agents::Wait & {
+    for (const Agents::Wait &wait : agents.waits())
+      if (wait.end->peer == group.waitedFor())
+        return wait;
+    return agents.waits().front();
+  };
+  auto peers = [&]() -> llvm::ArrayRef<int32_t> {
+    peersOfWaits.clear();
+    for (const Agents::Wait &wait : agents.waits())
+      if (wait.end->peer != group.rank)
+        peersOfWaits.push_back(wait.end->peer);
+    if (peersOfWaits.empty()) // they wait for each other
+      peersOfWaits.push_back(int32_t(group.rank));
+    llvm::sort(peersOfWaits);
+    peersOfWaits.erase(std::unique(peersOfWaits.begin(), peersOfWaits.end()), peersOfWaits.end());
+    return peersOfWaits;
+  };
+  const Group::Wait result = group.waitUntil(
+      peers, [&] { return agents.canGoOn(); },
+      [&] {
+        const Agents::Wait &wait = chosen();
+        return describeWait(wait.agent->number(), wait.instruction, *wait.end, wait.value);
+      });
+  if (result != Group::Wait::Done) {
+    const Agents::Wait &wait = chosen();
+    __atomic_store_n(&args.agent, wait.agent->number(), __ATOMIC_RELAXED);
+    __atomic_store_n(&args.instruction, wait.instruction, __ATOMIC_RELAXED);
+  }
+  return int32_t(result);
+}
+
 int32_t RankMember::waitInKernel(KernelArgs *args, ChannelEnd *end, uint64_t value) {
   RankMember &self = *static_cast<RankMember *>(args->context);
   if (CCL_FAULT(MidSlot, self.group.worldRank(self.group.rank))) {
@@ -285,17 +338,7 @@ int32_t RankMember::waitInKernel(KernelArgs *args, ChannelEnd *end, uint64_t val
       end->peer,
       // By difference: with k slots the first k sends ask for a value below zero.
       [&] { return int64_t(found() - value) >= 0; },
-      [&] {
-        return fmt::format("launch {} of {} (hash {}, {} {}): agent block 0, micro-batch {}, "
-                           "instruction {} waits for rank {} ({}, tag {}{}): expected counter {}, "
-                           "found {}{}",
-                           self.launches, self.plan->program, self.plan->hash,
-                           self.plan->contract.str(), name(self.plan->type), args->microBatch,
-                           args->instruction, end->peer,
-                           end->to ? "channel to it" : "channel from it", end->tag,
-                           end->numSlots > 0 ? fmt::format(", {} slots", end->numSlots) : "",
-                           int64_t(value), found(), self.group.describeOthers());
-      }));
+      [&] { return self.describeWait(args->agent, args->instruction, *end, value); }));
 }
 
 int32_t RankMember::readInKernel(KernelArgs *args, int64_t rank, const void *address, void *to,
@@ -316,8 +359,36 @@ int32_t RankMember::readInKernel(KernelArgs *args, int64_t rank, const void *add
   return 1;
 }
 
+/// Runs the program, in one go unless micro-batches must not meet.
+llvm::Error RankMember::executeBatches(const Prepared &prepared, KernelArgs &args) {
+  const int64_t step = plan->batchBarrier ? 1 : args.microBatches;
+  for (args.firstBatch = 0; args.firstBatch < args.microBatches; args.firstBatch += step) {
+    args.endBatch = args.firstBatch + step;
+    if (args.firstBatch > 0)
+      if (llvm::Error e = group.meet(Operation::MicroBatch, [&] {
+            return fmt::format("launch {} of {} (hash {}), before micro-batch {}", launches,
+                               plan->program, plan->hash, args.firstBatch);
+          }))
+        return e;
+    int32_t code = 0;
+    if (prepared.agents)
+      code = prepared.agents->run(args, [&] { return waitForAgents(*prepared.agents, args); });
+    else if (prepared.kernel)
+      code = prepared.kernel(&args);
+    if (code)
+      return makeFailure(Failure::Machine, "rank {}: the kernel of {} (hash {}) returned {}",
+                         group.rank, plan->program, plan->hash, code);
+  }
+  if (!plan->exitBarrier)
+    return llvm::Error::success();
+  return group.meet(Operation::Exit, [&] {
+    return fmt::format("launch {} of {} (hash {}), at its end", launches, plan->program,
+                       plan->hash);
+  });
+}
+
 llvm::Error RankMember::execute(const Prepared &prepared, const LaunchShape &shape) {
-  if (!prepared.kernel)
+  if (!prepared.kernel && !prepared.agents && !plan->exitBarrier && !plan->batchBarrier)
     return llvm::Error::success();
   if (plan->direct)
     reachPeers();
@@ -340,12 +411,12 @@ llvm::Error RankMember::execute(const Prepared &prepared, const LaunchShape &sha
   args.bounceBytes = int64_t(bounce.size());
   args.shards = shape.packed ? shape.uneven->tables() : nullptr;
   args.context = this;
+  const int kernel = prepared.facts.kernel;
+  __atomic_store_n(&args.agent, kernel >= 0 ? plan->kernels[size_t(kernel)].agent : 0,
+                   __ATOMIC_RELAXED);
   __atomic_store_n(&args.instruction, int64_t(0), __ATOMIC_RELAXED);
   __atomic_store_n(&args.microBatch, int64_t(0), __ATOMIC_RELAXED);
-  if (int32_t code = prepared.kernel(&args))
-    return makeFailure(Failure::Machine, "rank {}: the kernel of {} (hash {}) returned {}",
-                       group.rank, plan->program, plan->hash, code);
-  return llvm::Error::success();
+  return executeBatches(prepared, args);
 }
 
 void RankMember::trace(const LaunchShape &shape, const LaunchArgs &args) const {

@@ -8,7 +8,8 @@
 //      ranks less than one operation apart, so two sets of published values suffice;
 //   3. run the kernel, whose waits come back here when they take long;
 //   4. finish: copy out of stand-ins.
-// There is no barrier at the end.
+// There is no barrier at the end, unless the proof of the program asks for one: a rank could
+// end before others have done with its memory.
 //===----------------------------------------------------------------------===//
 #pragma once
 
@@ -62,7 +63,8 @@ private:
   struct Prepared {
     std::weak_ptr<LoadedProgram> program;
     RankFacts facts;
-    Kernel kernel = nullptr;
+    Kernel kernel = nullptr; ///< null: there is nothing to do, or `agents`
+    std::unique_ptr<Agents> agents;
     Announcement announcement; ///< what all of it say alike
     std::string name;          ///< "ring (hash ab12)", if it is recorded
     bool resolved = false;     ///< after the first launch's entry
@@ -84,6 +86,7 @@ private:
   llvm::Expected<uint64_t *> sharedWords(size_t words);
   llvm::Error resolve(Prepared &prepared);
   llvm::Error execute(const Prepared &prepared, const LaunchShape &shape);
+  llvm::Error executeBatches(const Prepared &prepared, KernelArgs &args);
   void reachPeers();
   void record(const Prepared &prepared, const LaunchShape &shape, const LaunchArgs &args);
   /// Writes the recording, once, after the communicator failed.
@@ -100,6 +103,10 @@ private:
   std::vector<int64_t> survivors(bool &complete);
   std::unique_ptr<Member> adopt(int64_t offerer, uint64_t address);
 
+  std::string describeWait(int64_t agent, int64_t instruction, const ChannelEnd &end,
+                           uint64_t value);
+  /// Until some agent can go on.
+  int32_t waitForAgents(Agents &agents, KernelArgs &args);
   static int32_t waitInKernel(KernelArgs *args, ChannelEnd *end, uint64_t value);
   static int32_t readInKernel(KernelArgs *args, int64_t rank, const void *address, void *to,
                               int64_t bytes);
@@ -124,6 +131,8 @@ private:
   uint64_t recordedGroup = 0;
   std::optional<FlightRecorder::Id> recorded; ///< of the launch under way
   bool dumped = false;
+
+  std::vector<int32_t> peersOfWaits; ///< that agents wait for
 
   // Of the launch under way.
   uint64_t launches = 0;

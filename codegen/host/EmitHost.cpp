@@ -1,6 +1,8 @@
 //===- EmitHost.cpp ---------------------------------------------------------===//
 #include "codegen/host/EmitHost.h"
 
+#include "codegen/Count.h"
+#include "codegen/host/Agents.h"
 #include "codegen/host/Channels.h"
 #include "codegen/host/Kernel.h"
 #include "dialect/Indexing.h"
@@ -44,17 +46,20 @@ static host::BufferNumbers numberBuffers(ProgramOp program) {
   return numbers;
 }
 
-static LogicalResult planBuffers(ProgramOp program, bool first, Plan &plan) {
+static LogicalResult planBuffers(ProgramOp program, bool lowered, bool first, Plan &plan) {
   size_t number = 0;
   for (auto buffer : program.getBlock().getOps<BufferOp>()) {
     auto shape = buffer.getChunkShape();
     if (!shape)
       return buffer.emitOpError("has extents that are not constant");
-    if (buffer.getRole() == BufferRole::InOut)
+    if (buffer.getRole() == BufferRole::InOut && !lowered)
       return buffer.emitOpError("is 'inout', which has no code: lowering splits it into 'in' and "
                                 "'out'");
     BufferPlan part{buffer.getName().value_or("buffer").str(), toModel(buffer.getRole()),
                     product(*shape)};
+    // It runs in place: then the larger row is `out`, whatever part of it the caller has there.
+    if (part.role == model::Role::InOut)
+      part.role = model::Role::Out;
     if (first)
       plan.buffers.push_back(part);
     else if (number >= plan.buffers.size() || plan.buffers[number].role != part.role ||
@@ -90,6 +95,20 @@ static void planTransfers(ProgramOp program, Plan &plan) {
   });
 }
 
+/// KernelArgs::agent of the code of a program.
+static int64_t agentOf(ProgramOp program) {
+  for (Operation &op : program.getBlock()) {
+    if (auto block = dyn_cast<BlockOp>(op))
+      return 2 * int64_t(block.getId());
+    if (auto proxy = dyn_cast<ProxyOp>(op))
+      return 2 * int64_t(proxy.getId()) + 1;
+  }
+  return 0;
+}
+
+/// Instructions of all ranks; each takes some 50 bytes in the memory of every process.
+constexpr uint64_t mostInTables = uint64_t(1) << 24;
+
 LogicalResult planHost(AlgorithmOp algorithm, const model::Contract &contract,
                        const HostOptions &options, Plan &plan) {
   plan.type = options.type;
@@ -100,6 +119,8 @@ LogicalResult planHost(AlgorithmOp algorithm, const model::Contract &contract,
   plan.maxCount = 1;
   plan.direct = false;
   plan.bounceSources = 0;
+  plan.transfers.clear();
+  plan.slice.clear();
   plan.finish.clear();
   if (options.reduction == model::Reduction::Avg) {
     if (contract.collective == model::Collective::Custom)
@@ -107,18 +128,55 @@ LogicalResult planHost(AlgorithmOp algorithm, const model::Contract &contract,
                                    "say what to divide by");
     plan.finish = "finish_avg";
   }
-  for (auto [index, program] : llvm::enumerate(programsOf(algorithm, options.rank))) {
-    if (failed(planBuffers(program, index == 0, plan)))
+  SmallVector<ProgramOp> programs = programsOf(algorithm, options.rank);
+  const bool tables = host::runFromTables(algorithm, programs);
+  if (tables && countInstructions(algorithm, mostInTables) >= mostInTables)
+    return algorithm.emitOpError() << "has programs of over " << mostInTables
+                                   << " instructions, and of several agents: the host runs fewer";
+  for (auto [index, program] : llvm::enumerate(programs)) {
+    if (failed(planBuffers(program, algorithm.getLowered(), index == 0, plan)))
       return failure();
     planTransfers(program, plan);
     KernelPlan &kernel = plan.kernels.emplace_back();
     ArrayRef<int64_t> ranks = program.getRanks();
     for (size_t i = 0; i + 1 < ranks.size(); i += 2)
       kernel.ranks.emplace_back(ranks[i], ranks[i + 1]);
-    kernel.symbol = symbolFor(index, program.getSymName());
-    if (failed(host::planChannels(program, contract.ranks, kernel)))
+    if (!tables) {
+      kernel.symbol = symbolFor(index, program.getSymName());
+      kernel.agent = agentOf(program);
+    }
+    if (failed(tables ? host::planAgents(program, plan, kernel)
+                      : host::planChannels(program, contract.ranks, kernel)))
       return failure();
   }
+  return success();
+}
+
+/// Whether what transfers combine can be combined.
+static LogicalResult verifyReductions(AlgorithmOp algorithm, const HostOptions &options,
+                                      const host::Patterns &patterns) {
+  const std::string why = patterns.whyNotReducible();
+  if (why.empty())
+    return success();
+  for (ProgramOp program : programsOf(algorithm, options.rank)) {
+    WalkResult walk = program.walk([&](TransferOp transfer) {
+      if (!transfer.getReduce())
+        return WalkResult::advance();
+      transfer.emitOpError() << "cannot be generated: " << why;
+      return WalkResult::interrupt();
+    });
+    if (walk.wasInterrupted())
+      return failure();
+  }
+  return success();
+}
+
+static LogicalResult emitKernels(AlgorithmOp algorithm, const HostOptions &options,
+                                 const Plan &plan, host::Patterns &patterns, llvm::Module &module) {
+  for (auto [index, program] : llvm::enumerate(programsOf(algorithm, options.rank)))
+    if (failed(host::emitKernel(program, plan.kernels[index], numberBuffers(program), plan,
+                                patterns, module)))
+      return failure();
   return success();
 }
 
@@ -126,10 +184,12 @@ FailureOr<std::unique_ptr<llvm::Module>> emitHost(AlgorithmOp algorithm, const H
                                                   llvm::LLVMContext &context, const Plan &plan) {
   auto module = std::make_unique<llvm::Module>(algorithm.getSymName(), context);
   host::Patterns patterns(*module, options.type, options.reduction);
-  for (auto [index, program] : llvm::enumerate(programsOf(algorithm, options.rank)))
-    if (failed(host::emitKernel(program, plan.kernels[index], numberBuffers(program), plan,
-                                patterns, *module)))
+  if (!plan.slice.empty()) {
+    if (failed(verifyReductions(algorithm, options, patterns)))
       return failure();
+    host::emitTransfers(plan, patterns, *module);
+  } else if (failed(emitKernels(algorithm, options, plan, patterns, *module)))
+    return failure();
   // With one rank nothing is reduced, and the program is no better for that.
   if (options.reduction != model::Reduction::None)
     if (std::string why = patterns.whyNotReducible(); !why.empty())

@@ -143,7 +143,9 @@ LogicalResult KernelEmitter::emitMicroBatches() {
   llvm::Value *table = field(args, offsetof(KernelArgs, buffers), pointer);
   for (auto buffer : program.getBlock().getOps<BufferOp>())
     values[buffer] = field(table, size_t(buffers.lookup(buffer)) * sizeof(void *), pointer);
-  return emitLoop(builder.getInt64(0), microBatches, 1, [&](llvm::Value *index) {
+  llvm::Value *first = field(args, offsetof(KernelArgs, firstBatch), i64);
+  llvm::Value *end = field(args, offsetof(KernelArgs, endBatch), i64);
+  return emitLoop(first, end, 1, [&](llvm::Value *index) {
     microBatch = index;
     storeAtomic(builder, index, fieldAddress(builder, args, offsetof(KernelArgs, microBatch)),
                 llvm::AtomicOrdering::Monotonic);
@@ -157,8 +159,7 @@ LogicalResult KernelEmitter::emitBlock(Block &block) {
     if (isa<BlockOp, ProxyOp>(op)) {
       if (agent) {
         InFlightDiagnostic error =
-            op.emitOpError("is a second agent: the host backend runs one lane per rank, so "
-                           "agents must be merged before code generation");
+            op.emitOpError("is a second agent: code has one, more are executed from tables");
         error.attachNote(agent->getLoc()) << "the first agent is here";
         return error;
       }
@@ -296,7 +297,7 @@ FailureOr<Address> KernelEmitter::emitAddress(TransferOp op, const PlaceRef &pla
   if (buffer.getRole() != BufferRole::Scratch) {
     llvm::Value *owner = address.peer ? address.peer : me;
     address.row = builder.CreateAdd(builder.CreateShl(owner, 1),
-                                    builder.getInt64(buffer.getRole() == BufferRole::Out));
+                                    builder.getInt64(buffer.getRole() != BufferRole::In));
   }
   return address;
 }

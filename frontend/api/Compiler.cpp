@@ -223,9 +223,8 @@ std::optional<Error> Compilation::prepare() {
 
 std::optional<Error> Compilation::runPasses(void (*pipeline)(mlir::OpPassManager &,
                                                              const LoweringOptions &)) {
-  auto passes = mlir::PassManager::on<mlir::ModuleOp>(&context);
-  pipeline(passes, lowering);
-  return mlir::succeeded(passes.run(*module)) ? std::nullopt : std::optional(refused());
+  return mlir::succeeded(runPipeline(*module, pipeline, lowering)) ? std::nullopt
+                                                                   : std::optional(refused());
 }
 
 //===----------------------------------------------------------------------===//

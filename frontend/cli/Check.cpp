@@ -16,6 +16,7 @@ namespace {
 
 struct CheckFlags {
   InputOptions input;
+  std::vector<std::string> files;
   LoweringFlags lowering;
   bool json = false;
 };
@@ -58,43 +59,21 @@ static void printJson(const std::string &file, std::string_view verdict,
   line.print();
 }
 
-/// A file that does not even parse has a verdict, too: one fault, at the first error.
-static void printMalformed(Session &session, const std::string &file) {
+/// A file that does not get to a proof has a verdict, too: one fault, at the first error.
+static void printRefused(Session &session, const std::string &file, std::string_view verdict) {
+  if (!session.json) {
+    printOut("{}: {}\n", file, verdict);
+    return;
+  }
   JsonLine fault;
-  fault.text("kind", "malformed");
+  fault.text("kind", verdict);
   for (const char *key : {"rank", "agent", "instruction", "buffer", "chunk", "have", "want"})
     fault.null(key);
   fault.text("loc", session.problem()->loc);
   fault.text("message", session.problem()->message);
   Proof none;
   none.contract.ranks = 0;
-  printJson(file, "malformed", {fault.str()}, 0, none);
-}
-
-static std::string plural(uint64_t count, const char *what) {
-  return fmt::format("{} {}{}", count, what, count == 1 ? "" : "s");
-}
-
-static void printText(const std::string &file, std::string_view verdict, const Proof &proof) {
-  std::string head =
-      fmt::format("{}: {}: @{} {} on {}", file, verdict, proof.algorithm, proof.contract.str(),
-                  plural(uint64_t(proof.contract.ranks), "rank"));
-  if (!proof.ok()) {
-    printOut("{}: {}\n", head, plural(proof.faults().size(), "fault"));
-    return;
-  }
-  std::string text = fmt::format("{}: {}; {}", head, proof.forms(), plural(proof.numMoves, "move"));
-  if (proof.minSlots > 0)
-    text += fmt::format("; least slots {}", proof.minSlots);
-  if (!proof.bySymmetry.empty())
-    text += "; " + proof.bySymmetry;
-  if (proof.report.divisible)
-    text += fmt::format("; padded where {} does not divide the count", proof.contract.chunks);
-  if (model::hasUnevenForm(proof.contract.collective))
-    text += proof.unevenSafe ? "; uneven shards" : "; uneven shards through padding";
-  if (proof.contract.isUnchecked())
-    text += "; nothing is promised, so only safety is proved";
-  printOut("{}\n", text);
+  printJson(file, verdict, {fault.str()}, 0, none);
 }
 
 static int checkInstance(Session &session, Input &input, size_t index, bool json) {
@@ -105,35 +84,37 @@ static int checkInstance(Session &session, Input &input, size_t index, bool json
   Proof proof;
   if (int status = prove(session, instance, proof, /*expandAll=*/false))
     return status;
-  std::string_view verdict = proof.ok() ? model::verdict({}, proof.contract)
-                                        : model::verdict(proof.faults(), proof.contract);
   if (!proof.ok())
     emitFaults(proof.faults(), fallback, proof.locations());
+  warnOfClaims(input.foreign(), proof, fallback);
   if (json) {
     std::vector<std::string> faults;
     if (!proof.ok())
       for (const model::Fault &fault : proof.faults())
         faults.push_back(faultJson(proof, fault, fallback));
-    printJson(input.label(), verdict, faults, proof.minSlots, proof);
+    printJson(input.label(), proof.verdict(), faults, proof.minSlots, proof);
   } else {
-    printText(input.label(), verdict, proof);
+    printOut("{}\n", verdictText(input.label(), proof));
   }
   return proof.ok() ? Fine : BadInput;
 }
 
-static int check(Session &session, const CheckFlags &flags) {
+static int checkFile(Session &session, const CheckFlags &flags, const std::string &file) {
+  Input input;
   // Diagnostics become a verdict here, so only what is no matter of the file itself is
   // reported as an error object.
-  auto malformed = [&](int status) {
-    if (flags.json && session.problem())
-      printMalformed(session, flags.input.file.empty() ? flags.input.collective : flags.input.file);
+  auto refused = [&](int status) {
+    if (session.problem())
+      printRefused(session, input.label().empty() ? file : input.label(),
+                   input.isUnsupported() ? "unsupported" : "malformed");
     return status;
   };
   session.json = flags.json;
   session.problemsAreVerdicts = flags.json;
-  Input input;
-  if (int status = input.open(session, flags.input, flags.lowering))
-    return malformed(status);
+  InputOptions options = flags.input;
+  options.file = file;
+  if (int status = input.open(session, options, flags.lowering))
+    return refused(status);
   int result = Fine;
   for (size_t i = 0; i < input.size(); ++i) {
     session.clearProblem();
@@ -142,19 +123,32 @@ static int check(Session &session, const CheckFlags &flags) {
       return status;
     // Refused before there was a proof: its diagnostics are the fault.
     if (status == BadInput && session.refusedOnce())
-      return malformed(status);
+      return refused(status);
     result = std::max(result, status);
   }
   return result;
 }
 
+static int check(Session &session, const CheckFlags &flags) {
+  if (flags.files.size() <= 1)
+    return checkFile(session, flags, flags.files.empty() ? "" : flags.files.front());
+  // What one file takes is given back before the next.
+  int worst = Fine;
+  for (const std::string &file : flags.files) {
+    Session own(session.settings);
+    worst = std::max(worst, checkFile(own, flags, file));
+  }
+  return worst;
+}
+
 Action addCheck(CLI::App &app) {
   auto flags = std::make_shared<CheckFlags>();
   flags->input.fallbackRanks = "2..8";
-  addInputOptions(app, flags->input);
+  addInputOptions(app, flags->input, &flags->files);
   addLoweringOptions(app, flags->lowering);
   app.add_flag("--json", flags->json, "one JSON object per line and nothing else on stdout");
-  app.footer("Without -n a FILE with one size parameter is proved for 2..8 ranks.");
+  app.footer("Without -n a FILE with one size parameter is proved for 2..8 ranks. Of several FILEs "
+             "each gets its line, and the exit status is the worst one.");
   return [flags](Session &session) { return check(session, *flags); };
 }
 

@@ -12,6 +12,7 @@ namespace ccl::cli {
 using Action = std::function<int(Session &)>;
 Action addRun(CLI::App &app);
 Action addCheck(CLI::App &app);
+Action addConvert(CLI::App &app);
 Action addCompile(CLI::App &app);
 Action addExplain(CLI::App &app);
 Action addInfo(CLI::App &app);

@@ -2,6 +2,7 @@
 #include "frontend/cli/Commands.h"
 #include "frontend/cli/Input.h"
 #include "frontend/cli/Output.h"
+#include "frontend/cli/WriteFile.h"
 
 #include "codegen/Compile.h"
 #include "codegen/Count.h"
@@ -120,18 +121,9 @@ int Compiler::dump(const char *file, const std::string &text) {
   llvm::SmallString<128> path(flags.dumpDir);
   std::error_code error = llvm::sys::fs::create_directories(path);
   llvm::sys::path::append(path, file);
-  if (!error) {
-    llvm::raw_fd_ostream os(path, error);
-    if (!error) {
-      os << text;
-      os.close();
-      error = os.error();
-      os.clear_error();
-    }
-  }
-  return error ? session.machine(
-                     fmt::format("cannot write '{}': {}", path.str().str(), error.message()))
-               : int(Fine);
+  std::string why = error ? fmt::format("cannot write '{}': {}", path.str().str(), error.message())
+                          : writeFile(std::string(path), text);
+  return why.empty() ? int(Fine) : session.machine(why);
 }
 
 int Compiler::toAlgorithm() {
@@ -169,7 +161,7 @@ int Compiler::toPrograms() {
   programText = moduleText();
   if (int status = dump("program.mlir", programText))
     return status;
-  if (flags.rank >= 0) {
+  if (flags.rank >= 0 && !instance.op().getLowered()) {
     if (stats.proofPending)
       printError("ccl: note: not proved: {} moves, and the program of one rank\n", stats.moves);
     return Fine;
@@ -231,6 +223,8 @@ std::string Compiler::planJson() const {
   line.boolean("disjoint_proved", plan.disjointProved);
   line.boolean("in_place_proved", plan.inPlaceProved);
   line.boolean("direct", plan.direct);
+  line.boolean("exit_barrier", plan.exitBarrier);
+  line.boolean("batch_barrier", plan.batchBarrier);
   line.number("min_slots", plan.minSlots);
   line.number("pipeline_stages", plan.pipelineStages);
   return line.str() + "\n";
@@ -251,17 +245,8 @@ int Compiler::write(const std::string &text) {
   // With --json stdout belongs to the statistics.
   if (flags.output == "-" && flags.json)
     return Fine;
-  std::error_code error;
-  llvm::raw_fd_ostream os(flags.output, error);
-  if (!error) {
-    os << text;
-    os.flush();
-    error = os.error();
-    os.clear_error();
-  }
-  return error
-             ? session.machine(fmt::format("cannot write '{}': {}", flags.output, error.message()))
-             : int(Fine);
+  std::string why = writeFile(flags.output, text);
+  return why.empty() ? int(Fine) : session.machine(why);
 }
 
 void Compiler::printStats() {
@@ -304,6 +289,7 @@ void Compiler::printStats() {
 
 int Compiler::run() {
   session.json = flags.json;
+  flags.input.warnings = InputOptions::Warnings::Count;
   if (int status = parse())
     return status;
   Stopwatch watch;

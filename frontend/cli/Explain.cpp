@@ -1,6 +1,7 @@
 //===- Explain.cpp - ccl explain: in words --------------------------------------===//
 #include "frontend/cli/Commands.h"
 #include "frontend/cli/Output.h"
+#include "frontend/cli/ProgramText.h"
 #include "frontend/cli/Proof.h"
 
 #include <CLI/App.hpp>
@@ -18,7 +19,8 @@ using model::Move;
 using model::MoveKind;
 
 // Longer lists say how many lines they leave out.
-constexpr size_t maxMovesShown = 8, maxStepsShown = 40, maxInstructionsShown = 64;
+constexpr size_t maxMovesShown = 8, maxStepsShown = 40, maxInstructionsShown = 64,
+                 maxRanksShown = 16;
 
 struct ExplainFlags {
   InputOptions input;
@@ -33,10 +35,16 @@ public:
 
   void print() const {
     printHead();
-    printSteps();
-    printTraffic();
+    if (!proof.given) {
+      printSteps();
+      printTraffic();
+    }
+    if (proof.given)
+      printRanks();
     if (proof.isLowered)
       printProgram();
+    if (input.foreign())
+      printElsewhere(*input.foreign());
     printVerdict();
   }
 
@@ -46,16 +54,14 @@ private:
   void printHead() const;
   void printSteps() const;
   void printTraffic() const;
+  void printRanks() const;
   void printProgram() const;
+  void printElsewhere(const interchange::Foreign &foreign) const;
   void printVerdict() const;
 
   std::vector<Step> steps() const;
   bool printPattern(const Step &step) const;
   std::string describe(const Move &move) const;
-  std::string describe(const model::Instruction &instruction,
-                       const std::vector<model::Channel> &channels) const;
-  std::string describe(const model::Operand &operand,
-                       const std::vector<model::Channel> &channels) const;
   std::string reductionVerb() const {
     return contract.reduction == model::Reduction::None
                ? "combined"
@@ -106,7 +112,7 @@ void Explanation::printHead() const {
   printOut("\n\nEvery rank has {} of input and {} of output; a shard is cut into {}.\n",
            plural(contract.inShards(), "shard"), plural(contract.outShards(), "shard"),
            plural(contract.chunks, "chunk"));
-  for (const model::Buffer &buffer : proof.moves.buffers)
+  for (const model::Buffer &buffer : proof.buffers())
     printOut("  {:<8} {:<8} {}\n", buffer.name, model::name(buffer.role),
              plural(buffer.chunks, "chunk"));
 }
@@ -242,75 +248,61 @@ void Explanation::printTraffic() const {
 // The programs
 //===----------------------------------------------------------------------===//
 
-std::string Explanation::describe(const model::Operand &operand,
-                                  const std::vector<model::Channel> &channels) const {
-  if (operand.kind == model::Operand::Kind::Channel) {
-    const model::Channel &channel = channels[size_t(operand.channel)];
-    std::string tag = channel.tag ? fmt::format(" (tag {})", channel.tag) : "";
-    return fmt::format("{} rank {}{}", channel.to ? "to" : "from", channel.peer, tag);
+/// Of programs that nobody has seen from above: who does how much with whom.
+void Explanation::printRanks() const {
+  printOut("\nThere are no moves: the programs are all there is.\n");
+  for (size_t r = 0; r < proof.program.ranks.size(); ++r) {
+    if (r == maxRanksShown) {
+      printOut("  ... and {} more\n", plural(int64_t(proof.program.ranks.size() - r), "rank"));
+      return;
+    }
+    printOut("  rank {:<3} {}\n", r, ProgramText(proof.program, contract, int64_t(r)).summary());
   }
-  std::string place =
-      fmt::format("{}[{}]", proof.program.buffers[size_t(operand.buffer)].name, operand.chunk);
-  return operand.kind == model::Operand::Kind::Peer
-             ? fmt::format("{} of rank {}", place, operand.peer)
-             : place;
-}
-
-std::string Explanation::describe(const model::Instruction &instruction,
-                                  const std::vector<model::Channel> &channels) const {
-  using Kind = model::Instruction::Kind;
-  if (instruction.kind != Kind::Transfer) {
-    const model::Channel &channel = channels[size_t(instruction.channel)];
-    return fmt::format("{} rank {}", instruction.kind == Kind::Signal ? "signal" : "wait for",
-                       channel.peer);
-  }
-  std::vector<std::string> from, to;
-  for (const model::Operand &operand : instruction.from) {
-    std::string text = describe(operand, channels);
-    from.push_back(operand.kind == model::Operand::Kind::Channel ? "what comes " + text : text);
-  }
-  for (const model::Operand &operand : instruction.to) {
-    std::string text = describe(operand, channels);
-    to.push_back(operand.kind == model::Operand::Kind::Channel ? "send it " + text
-                                                               : "store it in " + text);
-  }
-  std::string count = instruction.count > 1 ? fmt::format(", {} chunks", instruction.count) : "";
-  return fmt::format("take {}{}{}, {}", instruction.reduce ? "the " + reductionVerb() + " of " : "",
-                     fmt::join(from, " and "), count, fmt::join(to, ", "));
 }
 
 void Explanation::printProgram() const {
-  const model::RankProgram &program = proof.program.ranks[size_t(rank)];
-  size_t transfers = 0, total = 0, fused = 0;
-  for (const model::Agent &agent : program.agents) {
-    total += agent.code.size();
-    for (const model::Instruction &instruction : agent.code) {
-      transfers += instruction.kind == model::Instruction::Kind::Transfer;
-      size_t remote = 0;
-      for (const auto *side : {&instruction.from, &instruction.to})
-        for (const model::Operand &operand : *side)
-          remote += operand.kind != model::Operand::Kind::Local;
-      fused += remote > 1 || instruction.to.size() > 1;
-    }
-  }
+  const ProgramText program(proof.program, contract, rank);
+  std::string note =
+      program.fused()
+          ? fmt::format(", {} of them fused (more than one move at once)", program.fused())
+          : "";
+  std::string transfers = plural(int64_t(program.transfers()), "transfer") + note;
   size_t halves = 0;
   for (const Move &move : proof.moves.moves)
     halves += (move.src.rank == rank) + (move.dst.rank == rank && move.src.rank != move.dst.rank);
-  std::string note =
-      fused ? fmt::format(", {} of them fused (more than one move at once)", fused) : "";
-  printOut("\nRank {} takes part in {} and executes {}{}:\n", rank, plural(int64_t(halves), "move"),
-           plural(int64_t(transfers), "transfer"), note);
+  if (proof.given)
+    printOut("\nRank {} executes {}:\n", rank, transfers);
+  else
+    printOut("\nRank {} takes part in {} and executes {}:\n", rank, plural(int64_t(halves), "move"),
+             transfers);
   size_t shown = 0;
-  for (const model::Agent &agent : program.agents) {
-    if (program.agents.size() > 1)
-      printOut("  {} {}:\n", agent.proxy ? "proxy" : "block", agent.id);
+  for (const model::Agent &agent : program.rank().agents) {
+    std::string channels = proof.given ? program.channels(agent) : "";
+    if (proof.given || program.rank().agents.size() > 1)
+      printOut("  {}{}:\n", ProgramText::name(agent), channels.empty() ? "" : ", " + channels);
     for (const model::Instruction &instruction : agent.code) {
       if (shown == maxInstructionsShown) {
-        printOut("  ... and {} more\n", total - shown);
+        printOut("  ... and {} more\n", program.instructions() - shown);
         return;
       }
-      printOut("  {:3}. {}\n", ++shown, describe(instruction, program.channels));
+      printOut("  {:3}. {}\n", ++shown, program.describe(instruction));
     }
+  }
+}
+
+/// What the systems that the file is for would make of it.
+void Explanation::printElsewhere(const interchange::Foreign &foreign) const {
+  if (foreign.warnings.empty())
+    return;
+  printOut("\nElsewhere:\n");
+  size_t shown = 0;
+  for (const interchange::Diagnostic &warning : foreign.warnings) {
+    if (++shown > maxMovesShown) {
+      printOut("  ... and {} more\n", foreign.warnings.size() - maxMovesShown);
+      return;
+    }
+    std::string line = warning.place.line > 0 ? fmt::format("line {}: ", warning.place.line) : "";
+    printOut("  {}{}\n", line, warning.text);
   }
 }
 
@@ -323,13 +315,18 @@ void Explanation::printVerdict() const {
     return;
   }
   printOut("Proved: {}", proof.forms());
-  if (proof.minSlots > 0)
+  if (proof.minSlots > 0 && proof.given)
+    printOut("; the least number of slots that would do is {}", proof.minSlots);
+  else if (proof.minSlots > 0)
     printOut("; channels have {}, {} would do", plural(instance.lowering.slots, "slot"),
              proof.minSlots);
   printOut(".\n");
   if (!proof.inPlace && !proof.report.inPlaceFaults.empty())
     printOut("Not in place: {}. Launches in place go through a copy.\n",
              proof.report.inPlaceFaults.front().message);
+  if (proof.given && !proof.inPlace && !proof.faults().empty())
+    printOut("Not in place: {}. Launches in place go through a copy.\n",
+             proof.faults().front().message);
   if (proof.report.divisible)
     printOut("Chunks of different lengths share places: counts that {} does not divide are "
              "padded.\n",
@@ -371,6 +368,7 @@ static int explain(Session &session, const ExplainFlags &flags) {
 
 Action addExplain(CLI::App &app) {
   auto flags = std::make_shared<ExplainFlags>();
+  flags->input.warnings = InputOptions::Warnings::Leave; // part of what is explained
   addInputOptions(app, flags->input);
   addLoweringOptions(app, flags->lowering);
   app.add_option("--rank", flags->rank, "whose program is shown (default 0)")

@@ -1,6 +1,7 @@
 //===- Input.cpp - The algorithm a command works on ---------------------------===//
 #include "frontend/cli/Input.h"
 
+#include "frontend/cli/Output.h"
 #include "frontend/cli/Sizes.h"
 #include "frontend/cli/Source.h"
 
@@ -15,8 +16,12 @@
 
 namespace ccl::cli {
 
-void addInputOptions(CLI::App &command, InputOptions &options) {
-  command.add_option("FILE", options.file, "an .mlir file; - is stdin");
+void addInputOptions(CLI::App &command, InputOptions &options, std::vector<std::string> *files) {
+  constexpr const char *what = ".mlir, .xml (MSCCL) or .json (MSCCL++); - is stdin";
+  if (files)
+    command.add_option("FILE", *files, what);
+  else
+    command.add_option("FILE", options.file, what);
   command.add_option("--collective", options.collective, "generate an algorithm for it (no FILE)");
   command.add_option("--algorithm", options.algorithm,
                      "name of a generator, or of an algorithm in FILE");
@@ -33,11 +38,14 @@ void addInputOptions(CLI::App &command, InputOptions &options) {
 void addLoweringOptions(CLI::App &command, LoweringFlags &flags) {
   command.add_option("--via", flags.via,
                      "how moves between ranks are lowered: staged, direct, auto");
-  command.add_option("--slots", flags.slots, "slots of every data channel")->check([](auto &text) {
-    int64_t slots = 0;
-    bool good = !llvm::StringRef(text).getAsInteger(10, slots) && slots > 0 && slots <= 1024;
-    return good ? std::string() : "expected 1 to 1024 slots, got " + text;
-  });
+  command
+      .add_option("--slots", flags.slots,
+                  "slots of every data channel (default 2, or as the programs of FILE say)")
+      ->check([](auto &text) {
+        int64_t slots = 0;
+        bool good = !llvm::StringRef(text).getAsInteger(10, slots) && slots > 0 && slots <= 1024;
+        return good ? std::string() : "expected 1 to 1024 slots, got " + text;
+      });
   command.add_flag("--no-fuse", flags.noFuse, "leave every move a transfer of its own");
 }
 
@@ -93,13 +101,11 @@ int Input::openFile() {
   if (!buffer)
     return session->badInput(
         fmt::format("cannot read '{}': {}", theLabel, llvm::toString(buffer.takeError())));
-  if (std::optional<TooDeep> found = findTooDeep((*buffer)->getBuffer()))
-    return session->badInput(found->message,
-                             fmt::format("{}:{}:{}", theLabel, found->line, found->column));
-  session->sources().AddNewSourceBuffer(std::move(*buffer), llvm::SMLoc());
-  module = mlir::parseSourceFile<mlir::ModuleOp>(session->sources(), &session->context());
-  if (!module)
-    return session->refused();
+  interchange::Format format = interchange::formatOf(options.file, (*buffer)->getBuffer());
+  int status = format == interchange::Format::Mlir ? openText(std::move(*buffer))
+                                                   : openForeign(format, std::move(*buffer));
+  if (status)
+    return status;
   mlir::FailureOr<AlgorithmOp> algorithm = findAlgorithm(*module, options.algorithm);
   if (mlir::failed(algorithm))
     return session->refused();
@@ -118,6 +124,36 @@ int Input::openFile() {
           selected && selected.getValue() == algorithm->getSymName())
         theReason = fmt::format("selected by @{}",
                                 mlir::SymbolTable::getSymbolName(collective).getValue().str());
+  return Fine;
+}
+
+int Input::openText(std::unique_ptr<llvm::MemoryBuffer> text) {
+  if (std::optional<TooDeep> found = findTooDeep(text->getBuffer()))
+    return session->badInput(found->message,
+                             fmt::format("{}:{}:{}", theLabel, found->line, found->column));
+  session->sources().AddNewSourceBuffer(std::move(text), llvm::SMLoc());
+  module = mlir::parseSourceFile<mlir::ModuleOp>(session->sources(), &session->context());
+  return module ? int(Fine) : session->refused();
+}
+
+int Input::openForeign(interchange::Format format, std::unique_ptr<llvm::MemoryBuffer> text) {
+  // What diagnostics show. A plan may be one line of a megabyte.
+  session->sources().AddNewSourceBuffer(
+      llvm::MemoryBuffer::getMemBufferCopy(interchange::forDisplay(text->getBuffer()), theLabel),
+      llvm::SMLoc());
+  const bool show = options.warnings == InputOptions::Warnings::Show;
+  interchange::Imported imported =
+      interchange::readForeign(format, text->getBuffer(), theLabel, session->context(), show);
+  unsupported = imported.unsupported;
+  if (!imported.module)
+    return session->refused();
+  module = std::move(imported.module);
+  theForeign = std::move(imported.foreign);
+  const size_t hidden = theForeign->warnings.size();
+  if (hidden && options.warnings == InputOptions::Warnings::Count)
+    printError("ccl: note: {}: {} of what other systems mind; `ccl check` shows {}\n", theLabel,
+               hidden == 1 ? "one warning" : fmt::format("{} warnings", hidden),
+               hidden == 1 ? "it" : "them");
   return Fine;
 }
 
@@ -240,18 +276,30 @@ int Input::checkRanks(size_t index, AlgorithmOp algorithm) {
   return Fine;
 }
 
+/// Programs that need no lowering have slots already.
+static void setSlots(mlir::ModuleOp module, int64_t slots) {
+  module.walk([&](ChannelOp channel) {
+    if (channel.getSlots())
+      channel.setSlots(uint64_t(slots));
+  });
+}
+
 int Input::instantiate(size_t index, Instance &instance) {
   instance.lowering = LoweringOptions();
   instance.lowering.via = flags.via;
-  instance.lowering.slots = flags.slots;
+  instance.lowering.slots = flags.slots.value_or(2);
   instance.lowering.fuse = !flags.noFuse;
   if (generator)
     return generate(index, instance);
-  instance.module = module->clone();
+  // The last one may have it.
+  instance.module =
+      index + 1 < size() ? mlir::OwningOpRef<mlir::ModuleOp>(module->clone()) : std::move(module);
   mlir::FailureOr<AlgorithmOp> algorithm = findAlgorithm(*instance.module, options.algorithm);
   if (mlir::failed(algorithm))
     return session->refused();
   instance.algorithm = algorithm->getSymName().str();
+  if (flags.slots && algorithm->getLowered())
+    setSlots(*instance.module, *flags.slots);
   if (int status = bindSizes(index, *algorithm, instance.lowering.sizes))
     return status;
   if (instance.lowering.sizes.empty()) {
@@ -281,9 +329,9 @@ int Input::instantiate(size_t index, Instance &instance) {
 
 static int runPipeline(Session &session, Instance &instance,
                        void (*build)(mlir::OpPassManager &, const LoweringOptions &)) {
-  auto passes = mlir::PassManager::on<mlir::ModuleOp>(&session.context());
-  build(passes, instance.lowering);
-  return mlir::succeeded(passes.run(*instance.module)) ? Fine : session.refused();
+  return mlir::succeeded(ccl::runPipeline(*instance.module, build, instance.lowering))
+             ? Fine
+             : session.refused();
 }
 
 int specialize(Session &session, Instance &instance) {

@@ -1,11 +1,12 @@
 //===- Input.h - The algorithm a command works on ----------------------------===//
 //
-// FILE (`-` is stdin) or `--collective C [--algorithm A]` (a generator), bound to the
-// numbers of ranks that `-n` lists.
+// FILE (`-` is stdin) in any format that we read, or `--collective C [--algorithm A]` (a
+// generator), bound to the numbers of ranks that `-n` lists.
 //===----------------------------------------------------------------------===//
 #pragma once
 
 #include "frontend/cli/Session.h"
+#include "frontend/interchange/Formats.h"
 #include "passes/Pipelines.h"
 #include "passes/synthesis/generators/Generators.h"
 
@@ -19,14 +20,20 @@ struct InputOptions {
   std::vector<std::string> sizes;
   std::optional<int64_t> root;
   std::string fallbackRanks; ///< of a FILE with one unbound size parameter, if no -n is given
+  /// What other systems mind about a FILE of theirs is said, or how much that is, or left to
+  /// the command.
+  enum class Warnings : uint8_t { Show, Count, Leave };
+  Warnings warnings = Warnings::Show;
 };
-/// Adds FILE, --collective, --algorithm, -n, --size, --grid, -r and --to.
-void addInputOptions(CLI::App &command, InputOptions &options);
+/// Adds FILE, --collective, --algorithm, -n, --size, --grid, -r and --to. With `files` there
+/// may be several FILEs, which go there.
+void addInputOptions(CLI::App &command, InputOptions &options,
+                     std::vector<std::string> *files = nullptr);
 
 /// How the algorithm is lowered: --via, --slots, --no-fuse.
 struct LoweringFlags {
-  std::string via; ///< "": what CCL_VIA says
-  int64_t slots = 2;
+  std::string via;              ///< "": what CCL_VIA says
+  std::optional<int64_t> slots; ///< of every data channel; default 2, or as the programs say
   bool noFuse = false;
 };
 void addLoweringOptions(CLI::App &command, LoweringFlags &flags);
@@ -57,9 +64,15 @@ public:
   std::string algorithmName() const { return generator ? generator->name.str() : symbol; }
   /// Why this algorithm was taken: "the only one of its file".
   const std::string &reason() const { return theReason; }
+  /// What a file of another system holds, or null.
+  const interchange::Foreign *foreign() const { return theForeign ? &*theForeign : nullptr; }
+  /// `open` refused a file that is well-formed, but means what we have no counterpart for.
+  bool isUnsupported() const { return unsupported; }
 
 private:
   int openFile();
+  int openForeign(interchange::Format format, std::unique_ptr<llvm::MemoryBuffer> text);
+  int openText(std::unique_ptr<llvm::MemoryBuffer> text);
   int openGenerator();
   int generate(size_t index, Instance &instance);
   int bindSizes(size_t index, AlgorithmOp algorithm, std::map<std::string, int64_t> &sizes);
@@ -70,6 +83,8 @@ private:
   LoweringFlags flags;
   std::vector<int64_t> rankCounts, grid;
   mlir::OwningOpRef<mlir::ModuleOp> module;
+  std::optional<interchange::Foreign> theForeign;
+  bool unsupported = false;
   const Generator *generator = nullptr;
   GeneratorRequest request;
   std::string theLabel, theReason, symbol;

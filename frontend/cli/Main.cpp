@@ -21,7 +21,9 @@ struct Command {
 };
 constexpr Command commands[] = {
     {"run", "compile a collective, execute it on n ranks, check and time it", addRun},
-    {"check", "prove that an algorithm computes its collective", addCheck},
+    {"check", "prove that an algorithm or a file of another system computes its collective",
+     addCheck},
+    {"convert", "prove, and write as MSCCL XML, MSCCL++ JSON or programs in MLIR", addConvert},
     {"compile", "stop anywhere between algorithm and object code", addCompile},
     {"explain", "say in words what every rank does, and what would run", addExplain},
     {"info", "version, devices, settings, algorithms", addInfo},

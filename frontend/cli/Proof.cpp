@@ -1,6 +1,8 @@
 //===- Proof.cpp - Both levels of one algorithm, proved ------------------------===//
 #include "frontend/cli/Proof.h"
 
+#include "frontend/cli/ProgramText.h"
+
 #include "codegen/Count.h"
 
 #include <fmt/format.h>
@@ -12,6 +14,85 @@ std::string Proof::forms() const {
          : outOfPlace          ? "disjoint"
          : inPlace             ? "in place only"
                                : "no form";
+}
+
+static std::string plural(uint64_t count, const char *what) {
+  return fmt::format("{} {}{}", count, what, count == 1 ? "" : "s");
+}
+
+std::string verdictText(const std::string &file, const Proof &proof) {
+  const model::Contract &contract = proof.contract;
+  std::string text = fmt::format("{}: {}: @{} {} on {}: ", file, proof.verdict(), proof.algorithm,
+                                 contract.str(), plural(uint64_t(contract.ranks), "rank"));
+  if (!proof.ok())
+    return text + plural(proof.faults().size(), "fault");
+  text += fmt::format("{}; {}", proof.forms(),
+                      proof.given ? plural(proof.instructions, "instruction")
+                                  : plural(proof.numMoves, "move"));
+  if (proof.minSlots > 0)
+    text += fmt::format("; least slots {}", proof.minSlots);
+  if (!proof.bySymmetry.empty())
+    text += "; " + proof.bySymmetry;
+  if (proof.report.divisible)
+    text += fmt::format("; padded where {} does not divide the count", contract.chunks);
+  if (model::hasUnevenForm(contract.collective))
+    text += proof.unevenSafe ? "; uneven shards" : "; uneven shards through padding";
+  if (contract.isUnchecked())
+    text += "; nothing is promised, so only safety is proved";
+  return text;
+}
+
+void warnOfClaims(const interchange::Foreign *foreign, const Proof &proof,
+                  mlir::Location fallback) {
+  if (!foreign || !foreign->inPlace || !proof.ok() || proof.inPlace || proof.faults().empty())
+    return;
+  const model::Fault &fault = proof.faults().front();
+  mlir::emitWarning(locationAt(fault.loc, proof.locations(), fallback))
+      << "the file says that it may be launched in place, but there: " << fault.message;
+}
+
+/// The rank whose agent executed what a fault is about, or -1.
+static int64_t executor(const model::Fault &fault, const model::Program &program) {
+  auto fits = [&](int64_t rank) {
+    if (rank < 0 || rank >= int64_t(program.ranks.size()) || fault.agent < 0 ||
+        fault.instruction < 0)
+      return false;
+    const auto &agents = program.ranks[size_t(rank)].agents;
+    return size_t(fault.agent) < agents.size() &&
+           size_t(fault.instruction) < agents[size_t(fault.agent)].code.size() &&
+           agents[size_t(fault.agent)].code[size_t(fault.instruction)].loc == fault.loc;
+  };
+  // A fault's rank is that of the place, which others may write.
+  if (fits(fault.rank))
+    return fault.rank;
+  for (size_t rank = 0; rank < program.ranks.size(); ++rank)
+    if (fits(int64_t(rank)))
+      return int64_t(rank);
+  return -1;
+}
+
+static bool mentions(const model::Fault &fault, const std::string &text) {
+  auto has = [&](const std::string &message) { return message.find(text) != std::string::npos; };
+  return has(fault.message) ||
+         llvm::any_of(fault.notes, [&](const model::Note &note) { return has(note.message); });
+}
+
+/// Programs that were not made from moves have many agents: says which one, and what it does,
+/// where that was not said yet.
+static void tellExecutors(Proof &proof) {
+  for (model::Fault &fault : proof.programFaults) {
+    const int64_t rank = executor(fault, proof.program);
+    if (rank < 0)
+      continue;
+    const model::Agent &agent = proof.program.ranks[size_t(rank)].agents[size_t(fault.agent)];
+    const std::string who = fmt::format("rank {}, {}, instruction {}", rank,
+                                        ProgramText::name(agent), fault.instruction);
+    if (mentions(fault, who))
+      continue;
+    const ProgramText text(proof.program, proof.contract, rank);
+    const std::string what = text.describe(agent.code[size_t(fault.instruction)]);
+    fault.notes.insert(fault.notes.begin(), {fault.loc, who + ": " + what});
+  }
 }
 
 static int proveMoves(Session &session, AlgorithmOp algorithm, Proof &proof) {
@@ -30,7 +111,8 @@ static int provePrograms(Session &session, AlgorithmOp algorithm,
                          const ProgramProofOptions &options, bool outOfPlace, bool inPlace,
                          Proof &proof, std::string &why) {
   ProgramProof programs(algorithm, options);
-  auto forms = programs.checkForms(outOfPlace, inPlace);
+  auto forms =
+      algorithm.getLowered() ? programs.checkLowered() : programs.checkForms(outOfPlace, inPlace);
   if (mlir::failed(forms))
     return session.refused();
   why = programs.obstacle();
@@ -48,6 +130,8 @@ static int provePrograms(Session &session, AlgorithmOp algorithm,
   proof.bySymmetry = programs.remark();
   if (std::optional<model::Program> all = programs.takePrograms())
     proof.program = std::move(*all);
+  if (proof.given)
+    tellExecutors(proof);
   if (proof.moves.moves.empty()) // else L1 has told
     proof.report.divisible = (*forms)->divisible;
   return Fine;
@@ -77,7 +161,8 @@ int prove(Session &session, Instance &instance, Proof &proof, bool expandAll) {
   proof.numMoves = countMoves(instance.op(), UINT64_MAX);
   bool pending = !expandAll && proof.numMoves > manyToProve;
   auto refuted = [&] { return !proof.report.ok() && !proof.report.inPlace; };
-  if (!pending)
+  proof.given = instance.op().getLowered();
+  if (!pending && !proof.given)
     if (int status = proveMoves(session, instance.op(), proof); status || refuted())
       return status;
   if (int status = lower(session, instance))

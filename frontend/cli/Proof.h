@@ -12,6 +12,7 @@ struct Proof {
   model::Contract contract;
   std::string algorithm;
 
+  bool given = false; ///< the algorithm is lowered: no moves, its programs are all there is
   uint64_t numMoves = 0;
   model::Moves moves; ///< L1, if it was expanded
   LocationTable moveLocations;
@@ -38,9 +39,20 @@ struct Proof {
     return isLowered ? programBuffers : moves.buffers;
   }
   const LocationTable &locations() const { return isLowered ? programLocations : moveLocations; }
+  /// "ok", "wrong", ...
+  std::string_view verdict() const {
+    return ok() ? model::verdict({}, contract) : model::verdict(faults(), contract);
+  }
   /// "disjoint, in place": the forms that hold.
   std::string forms() const;
 };
+
+/// Warns if `foreign` (null: of no other system) says that it may be launched in place, too,
+/// and that was disproved.
+void warnOfClaims(const interchange::Foreign *foreign, const Proof &proof, mlir::Location fallback);
+
+/// In one line, what was proved of `file` and what follows from it, or how many faults it has.
+std::string verdictText(const std::string &file, const Proof &proof);
 
 /// Proves and lowers `instance`. The exit status says whether that could be tried:
 /// a disproved algorithm is Fine here, and has faults. Unless `expandAll`, large symmetric

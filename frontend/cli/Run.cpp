@@ -240,6 +240,7 @@ int Runner::parseTypesAndOps() {
 
 int Runner::run() {
   session.json = options.json;
+  options.input.warnings = InputOptions::Warnings::Count;
   for (int (Runner::*step)() :
        {&Runner::refuseWhatCannotBe, &Runner::parseSizes, &Runner::parseTypesAndOps})
     if (int status = (this->*step)())

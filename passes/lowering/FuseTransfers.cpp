@@ -110,6 +110,8 @@ struct FuseTransfers : impl::CclFuseTransfersBase<FuseTransfers> {
 
   void runOnOperation() override {
     for (auto algorithm : getOperation().getOps<AlgorithmOp>()) {
+      if (algorithm.getLowered())
+        continue;
       SmallVector<ProgramOp> programs;
       std::vector<OwningOpRef<ProgramOp>> before;
       for (auto program : getOperation().getOps<ProgramOp>())

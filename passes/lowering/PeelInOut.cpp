@@ -254,6 +254,10 @@ struct PeelInOut : impl::CclPeelInOutBase<PeelInOut> {
         shared[buffer] = read.test(i);
     }
     for (auto program : getOperation().getOps<ProgramOp>()) {
+      auto algorithm =
+          SymbolTable::lookupNearestSymbolFrom<AlgorithmOp>(program, program.getAlgorithmAttr());
+      if (algorithm.getLowered())
+        continue;
       program->removeAttr(projectedProgram);
       dropGuardedPlaces<SignalOp>(program);
       dropGuardedPlaces<WaitOp>(program);
@@ -263,8 +267,6 @@ struct PeelInOut : impl::CclPeelInOutBase<PeelInOut> {
           inout = buffer;
       if (!inout)
         continue;
-      auto algorithm =
-          SymbolTable::lookupNearestSymbolFrom<AlgorithmOp>(program, program.getAlgorithmAttr());
       auto contract = getModelContract(algorithm);
       if (failed(contract))
         return signalPassFailure();

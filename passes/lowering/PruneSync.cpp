@@ -145,6 +145,8 @@ struct PruneSync : impl::CclPruneSyncBase<PruneSync> {
     for (auto program : getOperation().getOps<ProgramOp>()) {
       auto algorithm =
           SymbolTable::lookupNearestSymbolFrom<AlgorithmOp>(program, program.getAlgorithmAttr());
+      if (algorithm.getLowered())
+        continue;
       auto contract = getModelContract(algorithm);
       if (failed(contract))
         return signalPassFailure();

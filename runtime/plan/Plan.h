@@ -10,6 +10,7 @@
 #pragma once
 
 #include "dialect/model/Contract.h"
+#include "runtime/plan/Agents.h"
 
 #include <cstddef>
 #include <string>
@@ -39,7 +40,9 @@ std::optional<ElementType> parseElementType(std::string_view text);
 
 struct BufferPlan {
   std::string name;
-  model::Role role;        ///< In, Out or Scratch: lowering leaves no InOut
+  /// In, Out or Scratch. An `inout` of a lowered algorithm is an `out` that is as wide as the
+  /// larger of both.
+  model::Role role;
   int64_t chunks = 1;      ///< linear chunks on every rank
   bool peersRead = false;  ///< some `ccl.peer` of it is a source
   bool peersWrite = false; ///< ... a destination
@@ -54,7 +57,9 @@ struct ChannelFamily {
 
 struct KernelPlan {
   std::vector<std::pair<int64_t, int64_t>> ranks; ///< half-open intervals
-  std::string symbol;
+  std::string symbol;                             ///< of its code, or "": then there are `agents`
+  int64_t agent = 0;                              ///< of the code: KernelArgs::agent
+  std::vector<RankAgents> agents;                 ///< by index of the rank in the rank set
   std::vector<ChannelFamily> channels;
   /// Peers reached through channels[i], for rank r in `ranks`:
   /// peers[i][index of r in the rank set].
@@ -63,15 +68,17 @@ struct KernelPlan {
 
 struct Plan {
   std::string program; ///< name of the algorithm, for logs
-  std::string hash;    ///< hex; names cache entries
+  std::string hash;    ///< hex; of all that follows
   model::Contract contract;
   ElementType type = ElementType::F32;
   std::vector<BufferPlan> buffers;
   std::vector<KernelPlan> kernels;
-  std::string object;         ///< one ELF object that defines every kernel's symbol
-  int64_t maxCount = 1;       ///< most chunks that one transfer moves through a slot
-  bool divisible = false;     ///< see model::AlgorithmReport::divisible
-  bool disjointProved = true; ///< which forms were proved
+  std::string object;                     ///< one ELF object that defines every symbol
+  std::vector<TransferPattern> transfers; ///< what `agents` of kernels need
+  std::string slice;                      ///< symbol of a SliceFunction, if there are agents
+  int64_t maxCount = 1;                   ///< most chunks that one transfer moves through a slot
+  bool divisible = false;                 ///< see model::AlgorithmReport::divisible
+  bool disjointProved = true;             ///< which forms were proved
   bool inPlaceProved = false;
   bool direct = false; ///< some operand is a peer's buffer
   /// Most sources of a transfer that needs KernelArgs::bounce if a peer's memory is remote.
@@ -83,7 +90,7 @@ struct Plan {
   /// (avg), or "".
   std::string finish;
   int32_t minSlots = 0;
-  /// See model::ProgramReport: a launch ends with a barrier; so does every micro-batch.
+  /// See model::ProgramReport: a launch ends with a barrier; there is one between micro-batches.
   bool exitBarrier = false, batchBarrier = false;
   int32_t pipelineStages = 1; ///< over 1: launch with several micro-batches
 
@@ -127,7 +134,7 @@ struct KernelArgs {
   int64_t ranks = 1;
   int64_t count = 0;        ///< elements of one shard
   int64_t microBatches = 1; ///< every chunk is cut into so many slices
-  int64_t stride = 0;       ///< elements between chunks in scratch and in a slot
+  int64_t stride = 0; ///< elements between chunks in scratch and in a slot
   /// buffers[b]: this rank's memory for Plan::buffers[b].
   void *const *buffers = nullptr;
   /// peers[rank][b]: another rank's memory, valid after a wait on that rank. An address with
@@ -147,15 +154,18 @@ struct KernelArgs {
   /// the plan's buffer, shards[2 * rank + 1] those of its `out` row. Null: every shard s is
   /// [s * count, (s + 1) * count).
   const ShardRange *const *shards = nullptr;
+  /// Which of the micro-batches this call moves: [firstBatch, endBatch).
+  int64_t firstBatch = 0, endBatch = 1;
   /// channels[family * ranks + peer], null where unused.
   ChannelEnd *const *channels = nullptr;
   WaitFunction wait = nullptr;
   void *context = nullptr; ///< the runtime's own
-  int64_t instruction = 0; ///< generated code stores the last one begun
+  int64_t instruction = 0; ///< whoever executes the program stores the last one begun
   int64_t microBatch = 0;  ///< and the micro-batch
+  int64_t agent = 0;       ///< whose instruction it is: 2 * number, + 1 for a proxy
 };
 
-/// A compiled rank program. Per micro-batch it does the program once:
+/// A compiled rank program. Per micro-batch it does the program once (as do agents):
 ///   - counters: a `from` end waits for *arrive >= next + 1, uses slot
 ///     next % numSlots, stores *depart = ++next (release). A `to` end waits for
 ///     *arrive + numSlots >= next + 1, fills slot next % numSlots, stores
@@ -168,6 +178,16 @@ struct KernelArgs {
 ///     there is one, else of a row of a peer.
 ///   - length: that of the in/out operand's slice if there is one, else `stride`.
 using Kernel = int32_t (*)(KernelArgs *args);
+
+/// places[] are the first bytes of the sources, then of the destinations; every destination
+/// becomes the combination of all sources, for n elements. owners[] are the ranks of the
+/// sources, for those with KernelArgs::remoteBit. Returns 0 or what KernelArgs::read did.
+using TransferFunction = int32_t (*)(KernelArgs *args, char *const *places, const int64_t *owners,
+                                     int64_t n);
+/// Slice i of m of chunk k of a shard row. `shards` is KernelArgs::shards, `row` the row's
+/// index in it.
+using SliceFunction = ShardRange (*)(int64_t k, int64_t count, int64_t i, int64_t m,
+                                     const ShardRange *const *shards, int64_t row);
 
 /// to[i] = final value of from[i], for n elements; `ranks` is the divisor of avg. `to` and
 /// `from` are equal or do not overlap.

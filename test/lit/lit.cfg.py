@@ -69,6 +69,11 @@ corpus = os.path.join(os.path.dirname(config.ccl_root), "shared", "corpus")
 if os.path.isdir(corpus):
     config.available_features.add("corpus")
     config.substitutions.append(("%corpus", corpus))
+# The libFuzzer targets, if the preset `fuzz` was built.
+fuzz = os.path.join(os.path.dirname(config.ccl_build), "fuzz")
+if not config.ccl_sanitize and os.path.exists(os.path.join(fuzz, "bin", "fuzz-mlir")):
+    config.available_features.add("fuzz")
+    config.substitutions.append(("%fuzz", fuzz))
 if shutil.which("pkg-config"):
     config.available_features.add("pkg-config")
 if config.ccl_faults == "ON":

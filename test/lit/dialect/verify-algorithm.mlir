@@ -55,6 +55,60 @@ ccl.algorithm @algorithm_c5 implements #ccl.contract<custom> on @nowhere {
 
 // -----
 
+ccl.algorithm @algorithm_c6 implements #ccl.contract<custom> lowered {
+  %x = ccl.buffer inout ranks(2) chunks(4)
+  // expected-error@+1 {{'ccl.copy' op stands in a lowered algorithm, which holds only buffers}}
+  ccl.copy %x[0, 0] into %x[1, 0]
+}
+
+// -----
+
+// expected-error@+1 {{'ccl.algorithm' op is lowered, so it has no size parameters}}
+ccl.algorithm @algorithm_c6_sizes(%n: index) implements #ccl.contract<custom> lowered {
+}
+
+// -----
+
+// expected-error@+1 {{'ccl.algorithm' op is lowered, but rank 2 has no program}}
+ccl.algorithm @algorithm_c6_missing implements #ccl.contract<custom> lowered {
+  %x = ccl.buffer inout ranks(4) chunks(4)
+}
+ccl.program @most(%me) of @algorithm_c6_missing ranks(0 to 2, 3) {
+}
+
+// -----
+
+// expected-error@+1 {{'ccl.algorithm' op is lowered, but rank 0 has no program}}
+ccl.algorithm @algorithm_c6_none implements #ccl.contract<custom> lowered {
+  %x = ccl.buffer inout ranks(4) chunks(4)
+}
+
+// -----
+
+// expected-error@+1 {{'ccl.algorithm' op is lowered, but rank 1 has two programs}}
+ccl.algorithm @algorithm_c6_twice implements #ccl.contract<custom> lowered {
+  %x = ccl.buffer inout ranks(4) chunks(4)
+}
+ccl.program @all(%me) of @algorithm_c6_twice ranks(0 to 4) {
+}
+ccl.program @again of @algorithm_c6_twice ranks(1) {
+}
+
+// -----
+
+ccl.algorithm @lowered implements #ccl.contract<custom> lowered {
+  %x = ccl.buffer inout ranks(2) chunks(1)
+}
+ccl.program @lowered.p(%me) of @lowered ranks(0 to 2) {
+}
+ccl.algorithm @apply_c1_lowered implements #ccl.contract<custom> {
+  %x = ccl.buffer inout ranks(2) chunks(1)
+  // expected-error@+1 {{'ccl.apply' op @lowered is lowered: it has no moves to apply}}
+  ccl.apply @lowered on %x by affine_map<(r, c) -> (r, c)>
+}
+
+// -----
+
 ccl.algorithm @buffer_c1 implements #ccl.contract<custom> {
   affine.for %i = 0 to 4 {
     // expected-error@+1 {{'ccl.buffer' op stands at the top of ccl.algorithm or ccl.program}}

@@ -402,13 +402,64 @@ TEST_CASE("one rank's program only") {
   CHECK(out1 == in);
 }
 
+TEST_CASE("several agents, or very many instructions, become tables") {
+  const std::string head =
+      "ccl.program @p(%me) of @a ranks(0 to 2) {\n"
+      "%in = ccl.buffer in chunks(2)\n%out = ccl.buffer out chunks(2)\n"
+      "%c = ccl.channel to 1 - %me tag 3\n%d = ccl.channel from 1 - %me tag 3\n"
+      "%p = ccl.peer %in at %me + ";
+  const std::string two = "0\nccl.block 4 { ccl.signal %c }\nccl.proxy 1 {\nccl.wait %d\n"
+                          "affine.for %i = 0 to 2 { ccl.transfer from %p[%i] to %out[%i] }\n}\n}";
+  auto compile = [](const std::string &program) {
+    return Compiled(moduleText("all_reduce, sum", 2, 2, program), sumOfInts).plan;
+  };
+  const Plan plan = compile(head + two);
+  const KernelPlan &kernel = plan.kernels.front();
+  CHECK(kernel.symbol.empty());
+  REQUIRE(kernel.agents.size() == 2);
+  REQUIRE(kernel.channels.size() == 2);
+  CHECK(kernel.channels[0].tag == 3);
+  CHECK(kernel.peers[0] == std::vector<std::vector<int32_t>>{{1}, {0}});
+  const RankAgents &one = kernel.agents[1];
+  REQUIRE(one.agents.size() == 2);
+  CHECK(one.agents[1].number() == 3);
+  CHECK(one.agents[1].begin == 1);
+  CHECK(one.agents[1].end == 4);
+  REQUIRE(one.instructions.size() == 4);
+  CHECK(one.instructions[0].pattern == AgentInstruction::signal);
+  CHECK(one.instructions[1].pattern == AgentInstruction::wait);
+  CHECK(one.operands[one.instructions[1].operands].chunk == 2); // from rank 0: family 1 of 2 ranks
+  const AgentOperand &source = one.operands[one.instructions[3].operands];
+  CHECK(source.peer == 1);
+  CHECK(source.chunk == 1);
+  REQUIRE(plan.transfers.size() == 1);
+  CHECK(plan.transfers[0].symbol == "transfer_1_1");
+
+  CHECK(
+      contains(errorOf(head + "1" + two.substr(1)), "reaches rank 2, but there are ranks 0 to 1"));
+  std::string far = head + two;
+  far.replace(far.find("0 to 2 { ccl.t"), 6, "0 to 3");
+  CHECK(contains(errorOf(far), "touches chunk 2 of in, which has chunks 0 to 1"));
+  std::string alone = head + two;
+  alone.replace(alone.find("to 1 - %me"), 10, "to 2 + %me");
+  CHECK(contains(errorOf(alone), "has a channel to rank 2, but there are ranks 0 to 1"));
+
+  std::string loop = "0\nccl.block 0 { affine.for %i = 0 to 2 {\n";
+  for (int i = 0; i < 300; ++i)
+    loop += "ccl.transfer from %in[%i] to %out[%i]\n";
+  CHECK(compile(head + loop + "} } }").kernels[0].agents.size() == 2);
+  // One instruction that is executed often enough is better compiled.
+  CHECK(compile(head + "0\nccl.block 0 { affine.for %i = 0 to 1000000 {\n"
+                       "ccl.transfer from %in[0] to %out[0] } } }")
+            .kernels[0]
+            .agents.empty());
+}
+
 TEST_CASE("what has no code is refused where it stands") {
   std::string buffers = "%in = ccl.buffer in chunks(2)\n%out = ccl.buffer out chunks(2)\n";
   auto program = [&](const std::string &body) {
     return "ccl.program @p(%me) of @a ranks(0 to 2) {\n" + buffers + body + "}";
   };
-  CHECK(contains(errorOf(program("ccl.block 0 {}\nccl.block 1 {}\n")), "second agent"));
-  CHECK(contains(errorOf(program("ccl.block 0 {}\nccl.proxy 0 {}\n")), "the first agent is here"));
   CHECK(contains(errorOf("ccl.program @p of @a ranks(0) { %x = ccl.buffer inout chunks(2) }"),
                  "lowering splits"));
   CHECK(contains(errorOf(program("%c = ccl.channel to %me + 1\nccl.block 0 { ccl.signal %c }\n")),

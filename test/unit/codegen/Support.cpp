@@ -168,7 +168,7 @@ std::vector<int32_t> World::launch(int64_t count, int64_t microBatches, int64_t 
     a.me = rank;
     a.ranks = ranks;
     a.count = count;
-    a.microBatches = microBatches;
+    a.microBatches = a.endBatch = microBatches;
     a.stride = stride;
     a.buffers = buffers[size_t(rank)].data();
     a.peers = peers.data();

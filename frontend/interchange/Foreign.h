@@ -1,0 +1,61 @@
+//===- Foreign.h - A program in another system's format, read or to be written ---===//
+//
+// What readers of MSCCL XML and MSCCL++ plans make of a file, and what writers take:
+// an L2 program (model/Program) with its contract and the places in the text that it
+// came from. No MLIR here; ToModule.h and FromModule.h go on from there.
+//===----------------------------------------------------------------------===//
+#pragma once
+
+#include "dialect/model/Program.h"
+
+#include <string>
+#include <vector>
+
+namespace ccl::interchange {
+
+/// A place in a text; both count from 1. 0: the file as a whole.
+struct TextPlace {
+  int32_t line = 0, column = 0;
+  friend bool operator==(const TextPlace &, const TextPlace &) = default;
+};
+
+/// A message about a text, or about a program that is to be written.
+struct Diagnostic {
+  enum class Kind : uint8_t {
+    Warning,    ///< it works here, but not in the systems the format is for; or is odd
+    Malformed,  ///< not a text of this format, or it contradicts itself
+    Unsupported ///< means something that has no counterpart on the other side
+  };
+  Kind kind = Kind::Malformed;
+  TextPlace place;  ///< readers: where
+  int32_t loc = -1; ///< writers: which instruction or buffer, as its `loc`; -1: the program
+  std::string text; ///< one sentence; says what to do, if that is known
+  struct Note {
+    TextPlace place;
+    int32_t loc = -1;
+    std::string text;
+  };
+  std::vector<Note> notes;
+};
+
+/// One program of all ranks.
+///
+/// Buffers: a file for launches in place only has one `inout` (as wide as
+/// Contract::inOutChunks; places of `in` and `out` lie at Contract::inPosition and
+/// outPosition); all others have `in` and `out`. Scratch is one buffer, as wide as on the
+/// rank that has most of it.
+///
+/// What these formats wait for without a channel of their own (dependences between
+/// thread blocks, semaphores, barriers, flags of packets) are channels without slots. A
+/// channel from a rank to itself joins two of its agents.
+struct Foreign {
+  std::string name; ///< as the file says; need not be an identifier
+  model::Contract contract;
+  model::Program program;
+  /// May be launched with separate memory, in place. Only one if the buffer is `inout`.
+  bool disjoint = true, inPlace = false;
+  std::vector<TextPlace> places; ///< by the `loc` of buffers and instructions
+  std::vector<Diagnostic> warnings;
+};
+
+} // namespace ccl::interchange

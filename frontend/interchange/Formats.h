@@ -1,0 +1,62 @@
+//===- Formats.h - The formats of files: which one, reading, writing ----------------===//
+//
+// What is wrong with a text, or cannot be said in a format, becomes MLIR diagnostics.
+// A new format is a row of the table in Formats.cpp, with its reader and writer.
+//===----------------------------------------------------------------------===//
+#pragma once
+
+#include "frontend/interchange/Foreign.h"
+
+#include "dialect/Expand.h"
+
+#include <optional>
+#include <string>
+#include <string_view>
+
+namespace ccl::interchange {
+
+enum class Format : uint8_t {
+  Mlir,       ///< our own
+  MscclXml,   ///< algorithms of MSCCL: frontend/msccl
+  MscclppJson ///< plans of MSCCL++: frontend/mscclpp
+};
+/// "mlir", "xml", "json": the suffix of its files.
+std::string_view name(Format format);
+std::optional<Format> parseFormat(std::string_view name);
+
+/// The format that the suffix of a file name stands for, if any does, ...
+std::optional<Format> formatOfName(llvm::StringRef fileName);
+/// ... and else the one that the text looks like.
+Format formatOf(llvm::StringRef fileName, llvm::StringRef text);
+
+/// The runtimes that files are written for. They differ in what they take of a format.
+enum class Runtime : uint8_t { Msccl, Rccl, Azure, Mscclpp };
+std::string_view name(Runtime runtime);
+std::optional<Runtime> parseRuntime(std::string_view name);
+Format formatFor(Runtime runtime);
+
+/// What became of a file in a format that is not ours.
+struct Imported {
+  std::optional<Foreign> foreign;
+  mlir::OwningOpRef<mlir::ModuleOp> module; ///< null: refused, after diagnostics
+  bool unsupported = false; ///< refused for what it means, not for how it is written
+};
+/// Reads `text`, which the file `fileName` holds. Warnings become diagnostics, too, if wanted.
+Imported readForeign(Format format, llvm::StringRef text, llvm::StringRef fileName,
+                     mlir::MLIRContext &context, bool warn = true);
+
+/// The program as a file in `format`, which is not ours. Without a runtime the file keeps to
+/// no limits but those of the format. `locations` has the places of its `loc`s, `fallback` is
+/// that of the whole. Nothing after diagnostics that say why the format has no such thing.
+std::optional<std::string> writeForeign(const Foreign &foreign, Format format,
+                                        std::optional<Runtime> runtime,
+                                        const LocationTable &locations, mlir::Location fallback);
+/// The places of `foreign` in the file that it was read from, by `loc`.
+LocationTable locationsOf(const Foreign &foreign, llvm::StringRef fileName,
+                          mlir::MLIRContext &context);
+
+/// `text` as it is shown with a diagnostic: lines have an end somewhere. Line and column stay
+/// right.
+std::string forDisplay(llvm::StringRef text);
+
+} // namespace ccl::interchange

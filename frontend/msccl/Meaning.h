@@ -1,0 +1,28 @@
+//===- Meaning.h - The collective that a file is for, both ways ------------------===//
+//
+// The format names a collective, but not its root, and of custom ones nothing at all.
+// Roots are inferred where that is safe; what cannot be said otherwise is in attributes of
+// our own, which the runtimes do not look at: `root`, `ccl_coll`, `ccl_to`, `ccl_rows`.
+//===----------------------------------------------------------------------===//
+#pragma once
+
+#include "frontend/msccl/Targets.h"
+
+namespace ccl::msccl {
+
+/// Errors go to `diagnostics`.
+std::optional<model::Contract> readContract(const Document &document, const Xml &xml,
+                                            std::vector<interchange::Diagnostic> &diagnostics);
+
+/// The rank that data comes from (broadcast, scatter) or goes to (reduce, gather), if the
+/// steps tell: among the ranks that send (receive) something, the only one that never
+/// receives (sends), or else the only one that reads `i` (writes `o`).
+std::optional<int32_t> inferRoot(const Document &document, bool isSource);
+
+/// Sets `coll`, `chunksPerLoop` and what else of `document` follows from the contract. What
+/// runtimes of this kind cannot run goes to `diagnostics`; false: it cannot be written at all.
+/// `limits` may be null.
+bool writeContract(const model::Contract &contract, const Limits *limits, Document &document,
+                   std::vector<interchange::Diagnostic> &diagnostics);
+
+} // namespace ccl::msccl

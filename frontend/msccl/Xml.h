@@ -1,0 +1,42 @@
+//===- Xml.h - An XML text and the places of what is in it ----------------------===//
+//
+// Parses with pugixml. Elements and attributes know their line and column, because the
+// strings that pugixml hands out lie in a copy of the text.
+//===----------------------------------------------------------------------===//
+#pragma once
+
+#include "frontend/interchange/Foreign.h"
+
+#include <memory>
+#include <optional>
+#include <pugixml.hpp>
+#include <string_view>
+
+namespace ccl::msccl {
+
+class Xml {
+public:
+  /// The document, or what is wrong with it: one element at the top, no text between
+  /// elements, at most 512 MiB. `text` must stay as long as the result is used.
+  static std::optional<Xml> parse(std::string_view text, interchange::Diagnostic &error);
+
+  pugi::xml_node root() const { return top; }
+  /// Where an element begins.
+  interchange::TextPlace place(pugi::xml_node node) const;
+  /// Where its attribute begins; the element if it has none of this name.
+  interchange::TextPlace place(pugi::xml_node node, const char *attribute) const;
+  interchange::TextPlace place(pugi::xml_attribute attribute) const;
+  interchange::TextPlace placeAt(size_t offset) const;
+
+private:
+  Xml() = default;
+  bool check(pugi::xml_node parent, interchange::Diagnostic &error);
+
+  std::unique_ptr<char[]> buffer; ///< pugixml rewrites it, in place
+  std::unique_ptr<pugi::xml_document> document;
+  pugi::xml_node top;
+  size_t size = 0;
+  std::vector<uint32_t> lines; ///< offset of every line's beginning
+};
+
+} // namespace ccl::msccl

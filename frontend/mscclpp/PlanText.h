@@ -1,0 +1,12 @@
+//===- PlanText.h - A plan as JSON ----------------------------------------===//
+#pragma once
+
+#include "frontend/mscclpp/Plan.h"
+
+namespace ccl::mscclpp {
+
+/// Generation 2, one op a line. Each thread block lists the channels and remote buffers that
+/// its ops use, in the order in which they use them.
+std::string planText(const Plan &plan);
+
+} // namespace ccl::mscclpp

@@ -195,7 +195,9 @@ public:
   /// What `ccl compile --emit` shows: the specialized algorithm, the programs of the ranks.
   enum class Stage : uint8_t { algorithm, program };
 
-  /// MLIR text; `label` stands for the file in diagnostics.
+  /// MLIR text, or an MSCCL XML algorithm or MSCCL++ plan (docs/interchange.md): by the suffix
+  /// of `label` (.mlir, .xml, .json), which stands for the file in diagnostics, else by what it
+  /// looks like.
   static Result<Program> compile(std::string_view text, const ProgramOptions &options = {},
                                  std::string_view label = "<text>");
   static Result<Program> compileFile(const std::string &path, const ProgramOptions &options = {});

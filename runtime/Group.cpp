@@ -197,24 +197,28 @@ Group::Blame Group::findCulprit(int32_t peer) const {
   return {-1, fmt::format("the ranks wait for each other in a circle through rank {}", at)};
 }
 
-Group::Blame Group::findCulprit(llvm::ArrayRef<int32_t> peers) const {
+Group::Blame Group::findCulprit(llvm::ArrayRef<Awaited> peers) const {
   Blame found = findCulprit(lastPeer);
   for (size_t i = 0; i < peers.size() && found.rank < 0; ++i)
-    if (Blame other = findCulprit(peers[i]); other.rank >= 0)
+    if (Blame other = findCulprit(peers[i].peer); other.rank >= 0)
       found = std::move(other);
   return found;
 }
 
 /// Of several that this rank waits for, one may be waiting for this rank.
-void Group::publishWait(llvm::ArrayRef<int32_t> peers) {
-  int32_t chosen = peers.front();
+void Group::publishWait(llvm::ArrayRef<Awaited> peers) {
+  Awaited chosen = peers.front();
   for (size_t i = 0; i < peers.size() && peers.size() > 1; ++i)
-    if (findCulprit(peers[i]).rank >= 0) {
+    if (findCulprit(peers[i].peer).rank >= 0) {
       chosen = peers[i];
       break;
     }
-  self().waitsFor.store(chosen, std::memory_order_relaxed);
-  lastPeer = chosen;
+  if (chosen.agent >= 0) {
+    __atomic_store_n(&self().kernel.agent, chosen.agent, __ATOMIC_RELAXED);
+    __atomic_store_n(&self().kernel.instruction, chosen.instruction, __ATOMIC_RELAXED);
+  }
+  self().waitsFor.store(chosen.peer, std::memory_order_relaxed);
+  lastPeer = chosen.peer;
 }
 
 //===----------------------------------------------------------------------===//
@@ -273,7 +277,7 @@ llvm::Error Group::enter() {
   return llvm::Error::success();
 }
 
-bool Group::keepWaiting(llvm::function_ref<llvm::ArrayRef<int32_t>()> peers, Clock::time_point now,
+bool Group::keepWaiting(AwaitedPeers peers, Clock::time_point now,
                         llvm::function_ref<std::string()> describe) {
   // Who is to blame is worth a look only if it takes long.
   constexpr Milliseconds patience{20};

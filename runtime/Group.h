@@ -52,17 +52,24 @@ public:
     return control.rank(r).announcements[parity()];
   }
   enum class Wait : int32_t { Done = 0, Aborted = 1, TimedOut = 2 };
+  /// Whom some part of this rank waits for, and which part that is: see KernelArgs. Agent -1:
+  /// what is said there is right.
+  struct Awaited {
+    int32_t peer;
+    int64_t agent = -1, instruction = 0;
+  };
+  using AwaitedPeers = llvm::function_ref<llvm::ArrayRef<Awaited>()>;
   /// Waits until ready(). `peer` is whom it waits for, for the reports of others;
   /// describe() says in our own what is missing.
   template <typename Ready, typename Describe>
   Wait waitUntil(int32_t peer, Ready ready, Describe describe) {
-    return waitUntil([&peer] { return llvm::ArrayRef<int32_t>(peer); }, ready, describe);
+    const Awaited one{peer};
+    return waitUntil([&one] { return llvm::ArrayRef<Awaited>(one); }, ready, describe);
   }
-  /// The same for something of any of peers(), which are asked for if it takes long. They are
-  /// told apart for reports: waitedFor() is the one that seems to hold this rank up.
+  /// The same for something of any of peers(), which are asked for if it takes long. Reports
+  /// name one, waitedFor(): who seems to hold this rank up.
   template <typename Ready, typename Describe>
-  Wait waitUntil(llvm::function_ref<llvm::ArrayRef<int32_t>()> peers, Ready ready,
-                 Describe describe);
+  Wait waitUntil(AwaitedPeers peers, Ready ready, Describe describe);
   int32_t waitedFor() const { return lastPeer; }
 
   /// Whom this rank waited for last: "rank 1", "all ranks", "".
@@ -73,17 +80,17 @@ public:
 private:
   void onGone(int64_t worldRank, const std::string &how) override;
   /// On the slow path of a wait: false if it is over.
-  bool keepWaiting(llvm::function_ref<llvm::ArrayRef<int32_t>()> peers, Clock::time_point now,
+  bool keepWaiting(AwaitedPeers peers, Clock::time_point now,
                    llvm::function_ref<std::string()> describe);
   /// Tells others whom this rank waits for, the one of `peers` that most likely is to blame.
-  void publishWait(llvm::ArrayRef<int32_t> peers);
+  void publishWait(llvm::ArrayRef<Awaited> peers);
   struct Blame {
     int64_t rank = -1;
     std::string why;
   };
   /// Who is at the end of the chain of ranks that wait for each other.
   Blame findCulprit(int32_t peer) const;
-  Blame findCulprit(llvm::ArrayRef<int32_t> peers) const;
+  Blame findCulprit(llvm::ArrayRef<Awaited> peers) const;
   int64_t firstMissing(uint64_t operation) const;
   std::string describeMissing() const;
   std::string describeRank(int64_t r) const;
@@ -108,8 +115,7 @@ private:
 };
 
 template <typename Ready, typename Describe>
-Group::Wait Group::waitUntil(llvm::function_ref<llvm::ArrayRef<int32_t>()> peers, Ready ready,
-                             Describe describe) {
+Group::Wait Group::waitUntil(AwaitedPeers peers, Ready ready, Describe describe) {
   Backoff backoff(spinBudget.spins());
   Wait result = Wait::Done;
   while (!ready()) {

@@ -106,7 +106,7 @@ private:
   std::string describeWait(int64_t agent, int64_t instruction, const ChannelEnd &end,
                            uint64_t value);
   /// Until some agent can go on.
-  int32_t waitForAgents(Agents &agents, KernelArgs &args);
+  int32_t waitForAgents(Agents &agents);
   static int32_t waitInKernel(KernelArgs *args, ChannelEnd *end, uint64_t value);
   static int32_t readInKernel(KernelArgs *args, int64_t rank, const void *address, void *to,
                               int64_t bytes);
@@ -132,7 +132,7 @@ private:
   std::optional<FlightRecorder::Id> recorded; ///< of the launch under way
   bool dumped = false;
 
-  std::vector<int32_t> peersOfWaits; ///< that agents wait for
+  std::vector<Group::Awaited> awaited; ///< of the agents
 
   // Of the launch under way.
   uint64_t launches = 0;

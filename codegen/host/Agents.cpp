@@ -15,7 +15,7 @@ namespace ccl::host {
 
 bool runFromTables(AlgorithmOp algorithm, ArrayRef<ProgramOp> programs) {
   // LLVM takes 0.6 ms for an instruction, and the more the more there are.
-  constexpr uint64_t manyToCompile = 256;
+  constexpr uint64_t manyToCompile = 128;
   // A table takes some 50 bytes an instruction.
   constexpr uint64_t mostForChoice = uint64_t(1) << 20;
   uint64_t written = 0;

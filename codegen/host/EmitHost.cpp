@@ -9,6 +9,8 @@
 
 #include "llvm/IR/Verifier.h"
 
+#include <set>
+
 using namespace mlir;
 
 namespace ccl {
@@ -71,10 +73,39 @@ static LogicalResult planBuffers(ProgramOp program, bool lowered, bool first, Pl
   return success();
 }
 
+/// LLVM takes half a second for a loop over as many places, and from there on four times as
+/// long for twice as many.
+constexpr size_t mostOperands = 512;
+/// The same of all patterns of an algorithm together.
+constexpr size_t mostOperandsOfPatterns = 4096;
+
+/// Patterns of transfers: (sources, destinations).
+using PatternSet = std::set<std::pair<size_t, size_t>>;
+
+static LogicalResult addPattern(TransferOp transfer, PatternSet &patterns) {
+  const size_t sources = transfer.getFrom().size(), destinations = transfer.getTo().size();
+  if (sources + destinations > mostOperands)
+    return transfer.emitOpError() << "has " << sources + destinations
+                                  << " operands; there is code for up to " << mostOperands;
+  patterns.insert({sources, destinations});
+  size_t total = 0;
+  for (auto [s, d] : patterns)
+    total += s + d;
+  if (total > mostOperandsOfPatterns)
+    return transfer.emitOpError()
+           << "is one of too many kinds: all numbers of sources and destinations that occur add up "
+              "to over "
+           << mostOperandsOfPatterns;
+  return success();
+}
+
 /// Whose memory transfers touch, and how much they need in between.
-static void planTransfers(ProgramOp program, Plan &plan) {
+static LogicalResult planTransfers(ProgramOp program, PatternSet &patterns, Plan &plan) {
   const host::BufferNumbers numbers = numberBuffers(program);
-  program.walk([&](TransferOp transfer) {
+  WalkResult walk = program.walk([&](TransferOp transfer) {
+    if (!patterns.count({transfer.getFrom().size(), transfer.getTo().size()}) &&
+        failed(addPattern(transfer, patterns)))
+      return WalkResult::interrupt();
     bool staged = false, peerRead = false;
     SmallVector<PlaceRef> places = getFromPlaces(transfer);
     size_t sources = places.size();
@@ -92,7 +123,9 @@ static void planTransfers(ProgramOp program, Plan &plan) {
       plan.maxCount = std::max(plan.maxCount, int64_t(transfer.getCount()));
     if (peerRead && places.size() > 2)
       plan.bounceSources = std::max(plan.bounceSources, int32_t(sources));
+    return WalkResult::advance();
   });
+  return failure(walk.wasInterrupted());
 }
 
 /// KernelArgs::agent of the code of a program.
@@ -133,10 +166,12 @@ LogicalResult planHost(AlgorithmOp algorithm, const model::Contract &contract,
   if (tables && countInstructions(algorithm, mostInTables) >= mostInTables)
     return algorithm.emitOpError() << "has programs of over " << mostInTables
                                    << " instructions, and of several agents: the host runs fewer";
+  PatternSet patterns;
   for (auto [index, program] : llvm::enumerate(programs)) {
     if (failed(planBuffers(program, algorithm.getLowered(), index == 0, plan)))
       return failure();
-    planTransfers(program, plan);
+    if (failed(planTransfers(program, patterns, plan)))
+      return failure();
     KernelPlan &kernel = plan.kernels.emplace_back();
     ArrayRef<int64_t> ranks = program.getRanks();
     for (size_t i = 0; i + 1 < ranks.size(); i += 2)

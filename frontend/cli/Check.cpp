@@ -66,7 +66,8 @@ static void printRefused(Session &session, const std::string &file, std::string_
     return;
   }
   JsonLine fault;
-  fault.text("kind", verdict);
+  // The one thing that is wrong with a program before there is a proof.
+  fault.text("kind", verdict == "wrong" ? model::name(model::FaultKind::ReadOnly) : verdict);
   for (const char *key : {"rank", "agent", "instruction", "buffer", "chunk", "have", "want"})
     fault.null(key);
   fault.text("loc", session.problem()->loc);
@@ -105,8 +106,7 @@ static int checkFile(Session &session, const CheckFlags &flags, const std::strin
   // reported as an error object.
   auto refused = [&](int status) {
     if (session.problem())
-      printRefused(session, input.label().empty() ? file : input.label(),
-                   input.isUnsupported() ? "unsupported" : "malformed");
+      printRefused(session, input.label().empty() ? file : input.label(), input.refusal());
     return status;
   };
   session.json = flags.json;

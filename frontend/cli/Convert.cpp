@@ -10,6 +10,8 @@
 #include "frontend/interchange/FromModule.h"
 #include "frontend/interchange/ToModule.h"
 
+#include "codegen/Count.h"
+
 #include "llvm/Support/raw_ostream.h"
 
 #include <CLI/App.hpp>
@@ -172,10 +174,17 @@ std::string Converter::moduleText(mlir::ModuleOp module) {
 }
 
 int Converter::toText() {
+  // Programs with `in` and `out` would be taken for ones that hold out of place.
+  const bool oneBuffer = !proof.given && !proof.outOfPlace;
+  // Then every instruction of every rank is written out.
+  if (format != Format::Mlir || oneBuffer)
+    if (countInstructions(instance.op(), mostToProve + 1) > mostToProve)
+      return session.machine(fmt::format("the programs of @{} have over {} instructions, too many "
+                                         "to write them out",
+                                         instance.algorithm, mostToProve));
   if (format != Format::Mlir)
     return toForeignText();
-  if (!proof.given && !proof.outOfPlace) {
-    // Programs with `in` and `out` would be taken for ones that hold out of place.
+  if (oneBuffer) {
     LocationTable locations;
     std::optional<Foreign> foreign = program(locations);
     if (!foreign)

@@ -280,12 +280,15 @@ void Explanation::printProgram() const {
     std::string channels = proof.given ? program.channels(agent) : "";
     if (proof.given || program.rank().agents.size() > 1)
       printOut("  {}{}:\n", ProgramText::name(agent), channels.empty() ? "" : ", " + channels);
+    // Numbered as in messages about them.
+    size_t number = proof.given ? 0 : shown + 1;
     for (const model::Instruction &instruction : agent.code) {
       if (shown == maxInstructionsShown) {
         printOut("  ... and {} more\n", program.instructions() - shown);
         return;
       }
-      printOut("  {:3}. {}\n", ++shown, program.describe(instruction));
+      printOut("  {:3}. {}\n", number++, program.describe(instruction));
+      ++shown;
     }
   }
 }
@@ -327,6 +330,8 @@ void Explanation::printVerdict() const {
   if (proof.given && !proof.inPlace && !proof.faults().empty())
     printOut("Not in place: {}. Launches in place go through a copy.\n",
              proof.faults().front().message);
+  if (contract.isUnchecked())
+    printOut("Nothing is promised about the result, so only safety is proved.\n");
   if (proof.report.divisible)
     printOut("Chunks of different lengths share places: counts that {} does not divide are "
              "padded.\n",

@@ -144,7 +144,7 @@ int Input::openForeign(interchange::Format format, std::unique_ptr<llvm::MemoryB
   const bool show = options.warnings == InputOptions::Warnings::Show;
   interchange::Imported imported =
       interchange::readForeign(format, text->getBuffer(), theLabel, session->context(), show);
-  unsupported = imported.unsupported;
+  theRefusal = imported.verdict;
   if (!imported.module)
     return session->refused();
   module = std::move(imported.module);

@@ -66,8 +66,8 @@ public:
   const std::string &reason() const { return theReason; }
   /// What a file of another system holds, or null.
   const interchange::Foreign *foreign() const { return theForeign ? &*theForeign : nullptr; }
-  /// `open` refused a file that is well-formed, but means what we have no counterpart for.
-  bool isUnsupported() const { return unsupported; }
+  /// What a file is that `open` refused: "malformed", "unsupported", or else disproved.
+  std::string_view refusal() const { return theRefusal; }
 
 private:
   int openFile();
@@ -84,7 +84,7 @@ private:
   std::vector<int64_t> rankCounts, grid;
   mlir::OwningOpRef<mlir::ModuleOp> module;
   std::optional<interchange::Foreign> theForeign;
-  bool unsupported = false;
+  std::string_view theRefusal = "malformed";
   const Generator *generator = nullptr;
   GeneratorRequest request;
   std::string theLabel, theReason, symbol;

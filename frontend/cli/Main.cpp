@@ -98,7 +98,21 @@ int runCommand(int argc, char **argv, const std::vector<std::pair<CLI::App *, Ac
   return BadUsage;
 }
 
-int runMain(int argc, char **argv) {
+/// `ccl help run` is `ccl run --help`.
+std::vector<char *> withoutHelp(int argc, char **argv) {
+  std::vector<char *> words(argv, argv + argc);
+  static char option[] = "--help";
+  if (argc > 1 && std::string_view(argv[1]) == "help") {
+    words.erase(words.begin() + 1);
+    words.insert(words.begin() + std::min<size_t>(words.size(), 2), option);
+  }
+  return words;
+}
+
+int runMain(int typed, char **words) {
+  std::vector<char *> list = withoutHelp(typed, words);
+  const int argc = int(list.size());
+  char **argv = list.data();
   if (int status = answerFirstWord(argc, argv))
     return status;
   CLI::App app{"ccl compiles, proves and runs collective communication", "ccl"};

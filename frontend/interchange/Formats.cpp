@@ -5,6 +5,8 @@
 #include "frontend/msccl/Msccl.h"
 #include "frontend/mscclpp/PlanFile.h"
 
+#include <fmt/format.h>
+
 using namespace mlir;
 
 namespace ccl::interchange {
@@ -122,7 +124,8 @@ std::string forDisplay(StringRef text) {
     // Not within a character.
     while (length < line.size() && length > 0 && (uint8_t(line[length]) & 0xc0) == 0x80)
       --length;
-    shown.append(line.data(), length);
+    for (char c : line.take_front(length)) // nothing that a terminal would obey
+      shown += (uint8_t(c) < 0x20 && c != '\t') || c == 0x7f ? ' ' : c;
     if (line.size() < text.size())
       shown += '\n';
     text = rest;
@@ -133,6 +136,29 @@ std::string forDisplay(StringRef text) {
 //===----------------------------------------------------------------------===//
 // Reading
 //===----------------------------------------------------------------------===//
+
+/// The other systems let a program write its input, and whoever launches it finds that out.
+static std::vector<Diagnostic> writesToInput(const Foreign &foreign) {
+  std::vector<Diagnostic> found;
+  for (auto [rank, mine] : llvm::enumerate(foreign.program.ranks))
+    for (const model::Agent &agent : mine.agents)
+      for (auto [number, instruction] : llvm::enumerate(agent.code))
+        for (const model::Operand &operand : instruction.to) {
+          if (operand.kind == model::Operand::Kind::Channel ||
+              foreign.program.buffers[size_t(operand.buffer)].role != model::Role::In)
+            continue;
+          TextPlace place =
+              instruction.loc < 0 ? TextPlace() : foreign.places[size_t(instruction.loc)];
+          int64_t owner = operand.kind == model::Operand::Kind::Peer ? operand.peer : rank;
+          std::string text =
+              fmt::format("rank {}, {}[{}] is written, but `in` is only read; by rank {}, {} {}, "
+                          "instruction {}",
+                          owner, foreign.program.buffers[size_t(operand.buffer)].name,
+                          operand.chunk, rank, agent.proxy ? "proxy" : "block", agent.id, number);
+          found.push_back({Diagnostic::Kind::Malformed, place, -1, std::move(text), {}});
+        }
+  return found;
+}
 
 Imported readForeign(Format format, StringRef text, StringRef fileName, MLIRContext &context,
                      bool warn) {
@@ -149,8 +175,14 @@ Imported readForeign(Format format, StringRef text, StringRef fileName, MLIRCont
     if (error == diagnostics.end())
       emitError(at(TextPlace(), -1)) << "cannot be read";
     else
-      result.unsupported = error->kind == Diagnostic::Kind::Unsupported;
+      result.verdict = error->kind == Diagnostic::Kind::Unsupported ? "unsupported" : "malformed";
     result.foreign.reset();
+    return result;
+  }
+  diagnostics = writesToInput(*result.foreign);
+  if (!diagnostics.empty()) {
+    emit(diagnostics, at);
+    result.verdict = "wrong";
     return result;
   }
   result.module = toModule(*result.foreign, fileName, context);

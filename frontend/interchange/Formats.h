@@ -39,7 +39,9 @@ Format formatFor(Runtime runtime);
 struct Imported {
   std::optional<Foreign> foreign;
   mlir::OwningOpRef<mlir::ModuleOp> module; ///< null: refused, after diagnostics
-  bool unsupported = false; ///< refused for what it means, not for how it is written
+  /// Refused, as what: `malformed`, `unsupported`, or `wrong`, for input that is written, which
+  /// no module can say.
+  std::string_view verdict = "malformed";
 };
 /// Reads `text`, which the file `fileName` holds. Warnings become diagnostics, too, if wanted.
 Imported readForeign(Format format, llvm::StringRef text, llvm::StringRef fileName,

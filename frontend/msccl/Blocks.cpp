@@ -161,8 +161,8 @@ private:
   const model::RankProgram &program;
   const BlockOptions &options;
   bool hasUnordered = false;
-  std::vector<std::vector<int32_t>> clocks; ///< by agent: ops that are known to be done
-  std::vector<std::vector<Access>> before;  ///< keepsOrder: what the agent's next step is after
+  std::vector<std::vector<int32_t>> clocks;    ///< by agent: ops that are known to be done
+  std::vector<std::vector<Access>> before;     ///< keepsOrder: what the agent's next step is after
   std::map<int32_t, std::deque<Token>> tokens; ///< by tag of a channel to itself
   std::unordered_map<int64_t, Cell> cells;
   std::vector<std::shared_ptr<const Knowledge>> knows; ///< by block
@@ -227,8 +227,8 @@ void Orderer::touchCell(int64_t number, bool writes, const Access &self,
   auto conflict = [&](const Access &other) {
     if (other.time < 0 || other.time == self.time)
       return;
-    hasUnordered |= other.agent != self.agent &&
-                    clocks[size_t(self.agent)][size_t(other.agent)] <= other.op;
+    hasUnordered |=
+        other.agent != self.agent && clocks[size_t(self.agent)][size_t(other.agent)] <= other.op;
     conflicts.push_back(other);
   };
   conflict(cell.write);

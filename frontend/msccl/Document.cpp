@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <charconv>
 #include <limits>
 #include <unordered_map>
@@ -17,18 +18,20 @@ constexpr size_t attributeLimit = 64;
 constexpr int64_t rankLimit = 1 << 20, chunkLimit = int64_t(1) << 30;
 constexpr int64_t intLimit = std::numeric_limits<int32_t>::max();
 
-template <size_t n> using Names = std::array<const char *, n>;
-constexpr Names<16> algoNames = {"name",       "proto",    "nchannels", "nchunksperloop",
-                                 "ngpus",      "coll",     "inplace",   "outofplace",
-                                 "minBytes",   "maxBytes", "redop",     "nthreads",
-                                 "root",       "ccl_coll", "ccl_to",    "ccl_rows"};
+template <size_t n>
+using Names = std::array<std::string_view, n>;
+constexpr Names<16> algoNames = {"name",     "proto",    "nchannels", "nchunksperloop",
+                                 "ngpus",    "coll",     "inplace",   "outofplace",
+                                 "minBytes", "maxBytes", "redop",     "nthreads",
+                                 "root",     "ccl_coll", "ccl_to",    "ccl_rows"};
 constexpr Names<4> gpuNames = {"id", "i_chunks", "o_chunks", "s_chunks"};
 constexpr Names<4> blockNames = {"id", "send", "recv", "chan"};
 constexpr Names<10> stepNames = {"s",      "type", "srcbuf", "srcoff", "dstbuf",
                                  "dstoff", "cnt",  "depid",  "deps",   "hasdep"};
 
 /// The attributes of one element by the order of their names.
-template <size_t n> struct Fields {
+template <size_t n>
+struct Fields {
   pugi::xml_node node;
   const Names<n> *names = nullptr;
   std::array<pugi::xml_attribute, n> values;
@@ -50,14 +53,17 @@ private:
   void checkDependences(const Gpu &gpu);
   void checkGpus(Document &document, size_t elements);
 
-  template <size_t n> Fields<n> fields(pugi::xml_node node, const Names<n> &names);
+  template <size_t n>
+  Fields<n> fields(pugi::xml_node node, const Names<n> &names);
   template <size_t n>
   int64_t integer(const Fields<n> &fields, size_t which, int64_t low, int64_t high);
   template <size_t n>
   std::optional<int64_t> optionalInteger(const Fields<n> &fields, size_t which, int64_t low,
                                          int64_t high);
-  template <size_t n> std::string text(const Fields<n> &fields, size_t which);
-  template <size_t n> Buf buffer(const Fields<n> &fields, size_t which);
+  template <size_t n>
+  std::string_view text(const Fields<n> &fields, size_t which);
+  template <size_t n>
+  Buf buffer(const Fields<n> &fields, size_t which);
   void children(pugi::xml_node node, const char *name);
 
   Diagnostic *error(TextPlace place, std::string text) {
@@ -75,25 +81,29 @@ private:
   std::unordered_map<int32_t, pugi::xml_node> gpuNodes; ///< by id
 };
 
-template <size_t n> Fields<n> Reader::fields(pugi::xml_node node, const Names<n> &names) {
+template <size_t n>
+Fields<n> Reader::fields(pugi::xml_node node, const Names<n> &names) {
   Fields<n> result{node, &names, {}};
-  size_t count = 0;
+  size_t count = 0, next = 0;
   for (pugi::xml_attribute attribute : node.attributes()) {
     if (++count > attributeLimit) {
-      error(xml.place(attribute), fmt::format("`{}` has more than {} attributes", node.name(),
-                                              attributeLimit));
+      error(xml.place(attribute),
+            fmt::format("`{}` has more than {} attributes", node.name(), attributeLimit));
       break;
     }
-    for (size_t i = 0; i < n; ++i) {
-      if (std::string_view(names[i]) != attribute.name())
-        continue;
-      if (!result.values[i])
-        result.values[i] = attribute;
-      else if (Diagnostic *made =
-                   error(xml.place(attribute), fmt::format("a second attribute `{}`", names[i])))
-        made->notes.push_back({xml.place(result.values[i]), -1, "the first one"});
-      break;
-    }
+    // Mostly they come in our order.
+    std::string_view name = attribute.name();
+    size_t i = next < n && names[next] == name
+                   ? next
+                   : size_t(std::find(names.begin(), names.end(), name) - names.begin());
+    next = i + 1;
+    if (i == n)
+      continue;
+    if (!result.values[i])
+      result.values[i] = attribute;
+    else if (Diagnostic *made =
+                 error(xml.place(attribute), fmt::format("a second attribute `{}`", names[i])))
+      made->notes.push_back({xml.place(result.values[i]), -1, "the first one"});
   }
   return result;
 }
@@ -128,21 +138,22 @@ int64_t Reader::integer(const Fields<n> &fields, size_t which, int64_t low, int6
   return optionalInteger(fields, which, low, high).value_or(low);
 }
 
-template <size_t n> std::string Reader::text(const Fields<n> &fields, size_t which) {
+template <size_t n>
+std::string_view Reader::text(const Fields<n> &fields, size_t which) {
   if (!fields.values[which])
     error(xml.place(fields.node),
           fmt::format("`{}` has no attribute `{}`", fields.node.name(), (*fields.names)[which]));
   return fields.values[which].value();
 }
 
-template <size_t n> Buf Reader::buffer(const Fields<n> &fields, size_t which) {
-  std::string word = text(fields, which);
+template <size_t n>
+Buf Reader::buffer(const Fields<n> &fields, size_t which) {
+  std::string_view word = text(fields, which);
   if (word == "i" || word == "o" || word == "s")
     return word == "i" ? Buf::In : word == "o" ? Buf::Out : Buf::Scratch;
   if (fields.values[which])
-    error(xml.place(fields.values[which]),
-          fmt::format("{}=\"{}\": a buffer is `i`, `o` or `s`", (*fields.names)[which],
-                      word.substr(0, 40)));
+    error(xml.place(fields.values[which]), fmt::format("{}=\"{}\": a buffer is `i`, `o` or `s`",
+                                                       (*fields.names)[which], word.substr(0, 40)));
   return Buf::In;
 }
 
@@ -166,7 +177,7 @@ std::optional<Document> Reader::read() {
   document.node = node;
   auto algo = fields(node, algoNames);
   document.name = algo.values[0].value();
-  std::string protocol = text(algo, 1);
+  std::string_view protocol = text(algo, 1);
   if (protocol == "LL")
     document.protocol = Protocol::LL;
   else if (protocol == "LL128")
@@ -214,9 +225,9 @@ void Reader::checkGpus(Document &document, size_t elements) {
   if (!isGood())
     return;
   if (elements != size_t(document.gpuCount)) {
-    error(xml.place(document.node, "ngpus"),
-          fmt::format("ngpus=\"{}\", but there are {} `gpu` elements", document.gpuCount,
-                      elements));
+    error(
+        xml.place(document.node, "ngpus"),
+        fmt::format("ngpus=\"{}\", but there are {} `gpu` elements", document.gpuCount, elements));
     return;
   }
   // Distinct, in range and as many as there are ranks: each is there.
@@ -281,14 +292,13 @@ void Reader::checkPeers(const Block &block, const Document &document, const Gpu 
   }
 }
 
-void Reader::readStep(pugi::xml_node node, const Document &document, const Gpu &gpu,
-                      Block &block) {
+void Reader::readStep(pugi::xml_node node, const Document &document, const Gpu &gpu, Block &block) {
   auto values = fields(node, stepNames);
   children(node, nullptr);
   Step step;
   step.node = node;
   step.number = int32_t(integer(values, 0, 0, intLimit));
-  std::string type = text(values, 1);
+  std::string_view type = text(values, 1);
   if (std::optional<StepType> known = parseStepType(type)) {
     step.type = *known;
   } else if (values.values[1] && type == "ra") {
@@ -315,11 +325,11 @@ void Reader::readStep(pugi::xml_node node, const Document &document, const Gpu &
   if (writesDst(step.type))
     checkOperand(step, gpu, /*isSource=*/false);
   if (sends(step.type) && block.send < 0)
-    error(xml.place(node), fmt::format("type=\"{}\" sends, but the block's send is -1",
-                                       name(step.type)));
+    error(xml.place(node),
+          fmt::format("type=\"{}\" sends, but the block's send is -1", name(step.type)));
   if (receives(step.type) && block.recv < 0)
-    error(xml.place(node), fmt::format("type=\"{}\" receives, but the block's recv is -1",
-                                       name(step.type)));
+    error(xml.place(node),
+          fmt::format("type=\"{}\" receives, but the block's recv is -1", name(step.type)));
   block.steps.push_back(std::move(step));
 }
 

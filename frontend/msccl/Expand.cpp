@@ -228,8 +228,8 @@ Place Expander::chooseSum(Part &part, bool &valid) {
       if (overlaps(part.sources[s], target, part.count))
         clashes.push_back(s);
     bool fits = clashes.empty() ||
-                (clashes.size() == 1 && layout.cell(rank, part.sources[clashes.front()]) ==
-                                            layout.cell(rank, target));
+                (clashes.size() == 1 &&
+                 layout.cell(rank, part.sources[clashes.front()]) == layout.cell(rank, target));
     bool isSource = fits && !clashes.empty() && part.sources[clashes.front()] == target;
     if (!fits || (found && !isSource))
       continue;

@@ -14,9 +14,9 @@ namespace ccl::msccl {
 struct Op {
   enum class Kind : uint8_t { Step, Signal, Wait };
   Kind kind = Kind::Step;
-  Step step;                   ///< its peers are those of the lanes
+  Step step;                    ///< its peers are those of the lanes
   int32_t recv = -1, send = -1; ///< lanes
-  int32_t channel = -1;        ///< Signal, Wait: of the rank, to itself
+  int32_t channel = -1;         ///< Signal, Wait: of the rank, to itself
 };
 
 /// Where the buffers of a program lie in i, o and s.

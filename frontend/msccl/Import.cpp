@@ -54,7 +54,7 @@ private:
   const Xml *const xml;
   std::vector<Diagnostic> &diagnostics;
   Foreign foreign;
-  std::array<int32_t, 3> buffers = {-1, -1, -1}; ///< by Buf
+  std::array<int32_t, 3> buffers = {-1, -1, -1};                      ///< by Buf
   std::map<std::tuple<bool, int32_t, int32_t>, int32_t> dataChannels; ///< of the current rank
   int64_t moves = 0;
   bool failed = false;
@@ -71,11 +71,12 @@ std::optional<Foreign> Importer::import() {
     addGpu(gpu, foreign.program.ranks[size_t(gpu.id)]);
     if (moves > movesLimit && !failed) {
       failed = true;
-      diagnostics.push_back({Diagnostic::Kind::Unsupported,
-                             xml ? xml->place(gpu.node) : interchange::TextPlace(), -1,
-                             fmt::format("the steps so far move {} chunks; at most {} are read",
-                                         moves, movesLimit),
-                             {}});
+      diagnostics.push_back(
+          {Diagnostic::Kind::Unsupported,
+           xml ? xml->place(gpu.node) : interchange::TextPlace(),
+           -1,
+           fmt::format("the steps so far move {} chunks; at most {} are read", moves, movesLimit),
+           {}});
     }
     if (failed)
       return std::nullopt;
@@ -111,7 +112,9 @@ void Importer::error(const Step &step, const char *attribute, std::string text) 
   if (diagnostics.size() < 20)
     diagnostics.push_back({Diagnostic::Kind::Malformed,
                            xml ? xml->place(step.node, attribute) : interchange::TextPlace(),
-                           xml ? -1 : step.loc, std::move(text), {}});
+                           xml ? -1 : step.loc,
+                           std::move(text),
+                           {}});
 }
 
 int32_t Importer::locOf(const Step &step) {
@@ -145,8 +148,8 @@ Operand Importer::place(const Gpu &gpu, const Step &step, bool isSource) {
                       buf == Buf::In ? "input" : "output", document.coll, document.gpuCount, chunks,
                       document.chunksPerLoop));
   if (foreign.program.buffers.front().role == Role::InOut)
-    operand.chunk = buf == Buf::In ? contract.inPosition(gpu.id, chunk)
-                                   : contract.outPosition(gpu.id, chunk);
+    operand.chunk =
+        buf == Buf::In ? contract.inPosition(gpu.id, chunk) : contract.outPosition(gpu.id, chunk);
   return operand;
 }
 

@@ -4,6 +4,7 @@
 #include <limits>
 #include <numeric>
 #include <set>
+#include <tuple>
 
 namespace ccl::msccl {
 
@@ -51,8 +52,8 @@ void Lanes::count() {
         for (const std::vector<Operand> *side : {&instruction.from, &instruction.to})
           for (const Operand &operand : *side)
             if (operand.kind == Operand::Kind::Channel)
-              ends[size_t(fifoOfChannel[rank][size_t(operand.channel)])]
-                  [side == &instruction.to] += parts(instruction);
+              ends[size_t(fifoOfChannel[rank][size_t(operand.channel)])][side == &instruction.to] +=
+                  parts(instruction);
   for (size_t f = 0; f < fifos.size(); ++f)
     fifos[f].messages = std::max(ends[f][0], ends[f][1]);
 }
@@ -78,9 +79,9 @@ int32_t Lanes::Cursor::take(int32_t channel) {
   return fifo.firstLane + message / fifo.segment;
 }
 
-void Lanes::forEachTransfer(int32_t rank, const std::function<void(const std::vector<int32_t> &,
-                                                                   const std::vector<int32_t> &)>
-                                              &f) const {
+void Lanes::forEachTransfer(int32_t rank,
+                            const std::function<void(const std::vector<int32_t> &,
+                                                     const std::vector<int32_t> &)> &f) const {
   Cursor cursor(*this, rank);
   std::vector<int32_t> in, out;
   for (const model::Agent &agent : program.ranks[size_t(rank)].agents)
@@ -124,8 +125,9 @@ void Lanes::joinLanes() {
           ++uses[{a, b}];
     });
   std::vector<std::pair<std::pair<int32_t, int32_t>, int32_t>> wanted(uses.begin(), uses.end());
-  std::stable_sort(wanted.begin(), wanted.end(),
-                   [](const auto &a, const auto &b) { return a.second > b.second; });
+  std::sort(wanted.begin(), wanted.end(), [](const auto &a, const auto &b) {
+    return std::tuple(-a.second, a.first) < std::tuple(-b.second, b.first);
+  });
   for (const auto &[pair, number] : wanted) {
     Lane &in = lanes[size_t(pair.first)], &out = lanes[size_t(pair.second)];
     if (in.next >= 0 || out.last >= 0)
@@ -133,8 +135,8 @@ void Lanes::joinLanes() {
     int32_t a = find(pair.first), b = find(pair.second);
     if (a != b) {
       // Two lanes of one pair of ranks cannot have one channel.
-      Ends &large = ends[size_t(a)].size() >= ends[size_t(b)].size() ? ends[size_t(a)]
-                                                                     : ends[size_t(b)];
+      Ends &large =
+          ends[size_t(a)].size() >= ends[size_t(b)].size() ? ends[size_t(a)] : ends[size_t(b)];
       Ends &small = &large == &ends[size_t(a)] ? ends[size_t(b)] : ends[size_t(a)];
       if (std::any_of(small.begin(), small.end(),
                       [&](const auto &end) { return large.count(end) > 0; }))
@@ -179,11 +181,11 @@ void Lanes::color() {
   std::vector<const std::vector<int32_t> *> left;
   for (const auto &[root, group] : groups) {
     int32_t channel = dense.at(lanes[size_t(group.front())].tag);
-    bool keeps = (!limits || channel < limits->channels) &&
-                 std::all_of(group.begin(), group.end(), [&](int32_t lane) {
-                   return lanes[size_t(lane)].segment == 0 &&
-                          dense.at(lanes[size_t(lane)].tag) == channel;
-                 });
+    bool keeps =
+        (!limits || channel < limits->channels) &&
+        std::all_of(group.begin(), group.end(), [&](int32_t lane) {
+          return lanes[size_t(lane)].segment == 0 && dense.at(lanes[size_t(lane)].tag) == channel;
+        });
     if (keeps && isFree(group, channel))
       give(group, channel);
     else

@@ -67,9 +67,9 @@ private:
   void color();
   int32_t parts(const model::Instruction &instruction) const;
   /// Calls f(receiving lanes, sending lanes) for every part of every transfer of a rank.
-  void forEachTransfer(
-      int32_t rank,
-      const std::function<void(const std::vector<int32_t> &, const std::vector<int32_t> &)> &f) const;
+  void forEachTransfer(int32_t rank,
+                       const std::function<void(const std::vector<int32_t> &,
+                                                const std::vector<int32_t> &)> &f) const;
 
   const model::Program &program;
   const Limits *const limits;

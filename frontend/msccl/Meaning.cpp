@@ -195,9 +195,8 @@ bool ContractReader::readRows() {
     for (size_t i = 0; good && i < 4; ++i)
       good = parse(parts[i], values[i]) && values[i] >= 0 && values[i] < limits[i];
     if (!good)
-      return fail("ccl_rows",
-                  fmt::format("ccl_rows: `{}` is not four numbers below {}", row.substr(0, 40),
-                              fmt::join(limits, ", ")));
+      return fail("ccl_rows", fmt::format("ccl_rows: `{}` is not four numbers below {}",
+                                          row.substr(0, 40), fmt::join(limits, ", ")));
     contract.rows.push_back({values[0], values[1], values[2], values[3]});
   }
   return true;
@@ -271,10 +270,9 @@ bool writeContract(const Contract &contract, const Limits *limits, Document &doc
   }
   if (document.coll == "custom" && contract.collective != Collective::Custom)
     document.cclColl = model::name(contract.collective);
-  document.chunksPerLoop =
-      contract.collective == Collective::Barrier
-          ? 1
-          : std::max<int64_t>({contract.inChunks(), contract.outChunks(), 1});
+  document.chunksPerLoop = contract.collective == Collective::Barrier
+                               ? 1
+                               : std::max<int64_t>({contract.inChunks(), contract.outChunks(), 1});
   if (model::hasRoot(contract.collective))
     document.root = int32_t(contract.root);
   // Whether a custom one combines would only be seen from its steps.

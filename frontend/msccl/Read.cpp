@@ -76,18 +76,19 @@ TextPlace placeOf(const Violation &violation, const Document &document, const Xm
 void warnOfStep(const Block &block, size_t index, const Xml &xml, Warnings &warnings) {
   const Step &step = block.steps[index];
   if (size_t(step.number) != index)
-    warnings.add("number", xml.place(step.node, "s"),
-                 fmt::format("s=\"{}\" of step {}: `deps` counts steps by their order", step.number,
-                             index));
+    warnings.add(
+        "number", xml.place(step.node, "s"),
+        fmt::format("s=\"{}\" of step {}: `deps` counts steps by their order", step.number, index));
   // msccl-tools writes the sender's place to `src`, where runtimes add the receiver's.
   bool isShared = step.src != Buf::Scratch && step.dst != Buf::Scratch;
   if ((step.type == StepType::ReceiveReduceCopy || step.type == StepType::ReceiveReduceCopySend) &&
       (step.srcOffset != step.dstOffset || (step.src != step.dst && !isShared)))
-    warnings.add("local", xml.place(step.node, "srcoff"),
-                 fmt::format("type=\"{}\": what is received is added to `{}` {} of this rank, and "
-                             "stored in `{}` {}; if the sender's place was meant, the file is wrong",
-                             name(step.type), "ios"[size_t(step.src)], step.srcOffset,
-                             "ios"[size_t(step.dst)], step.dstOffset));
+    warnings.add(
+        "local", xml.place(step.node, "srcoff"),
+        fmt::format("type=\"{}\": what is received is added to `{}` {} of this rank, and "
+                    "stored in `{}` {}; if the sender's place was meant, the file is wrong",
+                    name(step.type), "ios"[size_t(step.src)], step.srcOffset,
+                    "ios"[size_t(step.dst)], step.dstOffset));
 }
 
 void warn(std::string_view text, const Document &document, const Xml &xml, Warnings &warnings) {
@@ -102,9 +103,9 @@ void warn(std::string_view text, const Document &document, const Xml &xml, Warni
   for (const Gpu &gpu : document.gpus)
     for (const Block &block : gpu.blocks) {
       if (block.channel >= document.channels)
-        warnings.add("channel", xml.place(block.node, "chan"),
-                     fmt::format("chan=\"{}\", but nchannels=\"{}\"", block.channel,
-                                 document.channels));
+        warnings.add(
+            "channel", xml.place(block.node, "chan"),
+            fmt::format("chan=\"{}\", but nchannels=\"{}\"", block.channel, document.channels));
       for (size_t s = 0; s < block.steps.size(); ++s)
         warnOfStep(block, s, xml, warnings);
     }

@@ -22,19 +22,19 @@ std::optional<Target> parseTarget(std::string_view text);
 
 struct Limits {
   Target target;
-  std::string_view name;         ///< as in messages
-  int32_t stepsPerBlock;         ///< steps, with nops
-  int32_t blocksPerGpu;          ///<
-  int32_t blocksPerChannel;      ///< that send, or that receive
-  int32_t channels;              ///<
-  int32_t countBelow;            ///< `cnt` is smaller
-  int32_t nodes;                 ///< elements that are kept for one gpu; 0: no limit is known
-  int32_t children;              ///< of one element; 0: no limit is known
-  bool isExecutor;               ///< outofplace, minBytes and maxBytes are mandatory
-  bool hasFusedSteps;            ///< rcs, rrs, rrc and rrcs, in every build
-  bool refusesGapsInBlocks;      ///< ids must be 0, 1, 2, ...
+  std::string_view name;          ///< as in messages
+  int32_t stepsPerBlock;          ///< steps, with nops
+  int32_t blocksPerGpu;           ///<
+  int32_t blocksPerChannel;       ///< that send, or that receive
+  int32_t channels;               ///<
+  int32_t countBelow;             ///< `cnt` is smaller
+  int32_t nodes;                  ///< elements that are kept for one gpu; 0: no limit is known
+  int32_t children;               ///< of one element; 0: no limit is known
+  bool isExecutor;                ///< outofplace, minBytes and maxBytes are mandatory
+  bool hasFusedSteps;             ///< rcs, rrs, rrc and rrcs, in every build
+  bool refusesGapsInBlocks;       ///< ids must be 0, 1, 2, ...
   std::string_view reduceScatter; ///< its word for `coll`
-  std::string_view collectives;  ///< words for `coll`, with a space on each side
+  std::string_view collectives;   ///< words for `coll`, with a space on each side
 };
 /// Of the three runtimes.
 const std::array<Limits, 3> &allLimits();

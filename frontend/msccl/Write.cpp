@@ -2,6 +2,7 @@
 #include "frontend/msccl/Import.h"
 #include "frontend/msccl/Meaning.h"
 #include "frontend/msccl/Msccl.h"
+#include "frontend/msccl/SelfMessages.h"
 
 #include "dialect/model/Network.h"
 
@@ -135,8 +136,8 @@ bool Writer::chooseProtocol() {
     std::vector<model::Fault> faults;
     network.build(faults, 1);
     if (!faults.empty())
-      return refuse(faults.front().loc, fmt::format("the program is wrong: {}",
-                                                    faults.front().message));
+      return refuse(faults.front().loc,
+                    fmt::format("the program is wrong: {}", faults.front().message));
     needed = network.leastSlots();
   }
   // A program with as many slots as LL has came from there.
@@ -174,8 +175,8 @@ bool Writer::fillOnce(const Lanes &lanes, const BlockOptions &blocks, bool &hasU
     gpu.chunks = {layout.inChunks(), layout.outChunks(), layout.scratchChunks()};
     std::vector<std::vector<Op>> agents =
         expand(foreign, layout, lanes, rank, gpu.chunks[size_t(Buf::Scratch)]);
-    ranks.push_back(makeBlocks(agents, layout, lanes, rank,
-                               foreign.program.ranks[size_t(rank)], blocks));
+    ranks.push_back(
+        makeBlocks(agents, layout, lanes, rank, foreign.program.ranks[size_t(rank)], blocks));
     if (ranks.back().stuck != -2)
       return refuse(ranks.back().stuck,
                     fmt::format("rank {} waits for a signal of its own that is never sent", rank));
@@ -271,8 +272,7 @@ bool Writer::checkResult() {
   auto locOf = [&](const Violation &violation) {
     if (violation.gpu < 0 || violation.block < 0)
       return -1;
-    const Block &block =
-        document.gpus[size_t(violation.gpu)].blocks[size_t(violation.block)];
+    const Block &block = document.gpus[size_t(violation.gpu)].blocks[size_t(violation.block)];
     size_t step = violation.step < 0 ? 0 : size_t(violation.step);
     return step < block.steps.size() ? block.steps[step].loc : -1;
   };
@@ -281,8 +281,8 @@ bool Writer::checkResult() {
       if (!good)
         return;
       std::string where = violation.gpu >= 0 ? fmt::format("gpu {}: ", violation.gpu) : "";
-      good = refuse(locOf(violation), fmt::format("not taken by {}: {}{}", limits->name, where,
-                                                  violation.text));
+      good = refuse(locOf(violation),
+                    fmt::format("not taken by {}: {}{}", limits->name, where, violation.text));
     });
   if (!good)
     return false;
@@ -294,16 +294,16 @@ bool Writer::checkResult() {
   std::vector<model::Fault> faults;
   network.build(faults, 1);
   if (!faults.empty())
-    return refuse(faults.front().loc, fmt::format("the program is wrong: {}",
-                                                  faults.front().message));
+    return refuse(faults.front().loc,
+                  fmt::format("the program is wrong: {}", faults.front().message));
   std::vector<int32_t> stops = network.run(/*slots=*/0);
   if (!network.isStuck(stops))
     return true;
   model::Fault fault = network.deadlock(stops, /*slots=*/0);
-  return refuse(fault.loc, fmt::format("it would get stuck with the {} messages that a connection "
-                                       "of protocol {} holds: {}",
-                                       slotsOf(document.protocol), name(document.protocol),
-                                       fault.message));
+  return refuse(fault.loc,
+                fmt::format("it would get stuck with the {} messages that a connection "
+                            "of protocol {} holds: {}",
+                            slotsOf(document.protocol), name(document.protocol), fault.message));
 }
 
 std::optional<std::string> Writer::write() {
@@ -384,7 +384,8 @@ std::string writeDocument(const Document &document) {
 
 std::optional<std::string> writeXml(const Foreign &foreign, const WriteOptions &options,
                                     std::vector<Diagnostic> &diagnostics) {
-  return Writer(foreign, options, diagnostics).write();
+  const std::optional<Foreign> changed = withoutSelfMessages(foreign);
+  return Writer(changed ? *changed : foreign, options, diagnostics).write();
 }
 
 } // namespace ccl::msccl

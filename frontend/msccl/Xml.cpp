@@ -35,8 +35,8 @@ std::optional<Xml> Xml::parse(std::string_view text, Diagnostic &error) {
   xml.document = std::make_unique<pugi::xml_document>();
   // Fragments and CDATA are kept only to be refused below: left out they would be skipped.
   pugi::xml_parse_result result = xml.document->load_buffer_inplace(
-      xml.buffer.get(), text.size(),
-      pugi::parse_fragment | pugi::parse_cdata | pugi::parse_escapes, pugi::encoding_utf8);
+      xml.buffer.get(), text.size(), pugi::parse_fragment | pugi::parse_cdata | pugi::parse_escapes,
+      pugi::encoding_utf8);
   if (!result) {
     error.place = xml.placeAt(size_t(std::max<ptrdiff_t>(result.offset, 0)));
     error.text = fmt::format("not well-formed XML: {}", result.description());

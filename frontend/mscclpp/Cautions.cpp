@@ -38,8 +38,8 @@ private:
 
 } // namespace
 
-void Cautions::limit(interchange::TextPlace place, int64_t have, int64_t limit,
-                     std::string_view of, std::string_view what) {
+void Cautions::limit(interchange::TextPlace place, int64_t have, int64_t limit, std::string_view of,
+                     std::string_view what) {
   if (have > limit)
     log.warn(place, fmt::format("{} has {} {}; MSCCL++ has room for {} and does not check it", of,
                                 have, what, limit));
@@ -59,15 +59,16 @@ void Cautions::tellOpLimits(const Op &op) {
 void Cautions::tellOp(const Op &op) {
   bool byPort = op.channelType == ChannelType::Port;
   if (op.kind == OpKind::Glre || op.kind == OpKind::Gstorepkt)
-    log.warn(op.place, fmt::format("MSCCL++ does not know {} and refuses this plan", name(op.kind)));
+    log.warn(op.place,
+             fmt::format("MSCCL++ does not know {} and refuses this plan", name(op.kind)));
   if (op.kind == OpKind::Flush && byPort)
     log.warn(op.place, "MSCCL++ does nothing at a flush");
   if (op.kind == OpKind::Pwsf && byPort)
     log.warn(op.place, "MSCCL++ sends from a wrong place at pwsf: it takes the address of its "
                        "table of offsets for the offset");
   if ((op.kind == OpKind::Pws || op.kind == OpKind::Pwsf) && !byPort)
-    log.warn(op.place, fmt::format("MSCCL++ sends no signal at {} on a memory channel",
-                                   name(op.kind)));
+    log.warn(op.place,
+             fmt::format("MSCCL++ sends no signal at {} on a memory channel", name(op.kind)));
   if (op.kind == OpKind::Ppkt && byPort)
     log.warn(op.place, "MSCCL++ takes the source of ppkt on a port channel from the first plan "
                        "that was loaded");
@@ -157,8 +158,6 @@ void Cautions::run() {
     tellGpu(gpu);
 }
 
-void tellCautions(const Plan &plan, Log &log) {
-  Cautions(plan, log).run();
-}
+void tellCautions(const Plan &plan, Log &log) { Cautions(plan, log).run(); }
 
 } // namespace ccl::mscclpp

@@ -3,6 +3,7 @@
 
 #include "dialect/model/Network.h"
 #include "frontend/mscclpp/Json.h"
+#include "frontend/mscclpp/Plan.h"
 
 #include <fmt/format.h>
 
@@ -85,6 +86,46 @@ static Instruction makeSync(Instruction::Kind kind, int32_t channel, int32_t loc
   return sync;
 }
 
+std::optional<std::pair<int32_t, std::string>> findMissing(const Program &program,
+                                                           int64_t contractRanks) {
+  int64_t ranks = int64_t(program.ranks.size());
+  if (ranks == 0 || ranks != contractRanks || ranks > maxRanks)
+    return std::pair(-1, fmt::format("a plan has 1 to {} ranks", maxRanks));
+  for (const model::RankProgram &rank : program.ranks) {
+    for (const model::Channel &channel : rank.channels)
+      if (channel.peer < 0 || channel.peer >= ranks || channel.slots < 0)
+        return std::pair(-1, fmt::format("a channel goes to rank {} of {}", channel.peer, ranks));
+    for (const Agent &agent : rank.agents)
+      for (const Instruction &instruction : agent.code) {
+        auto isChannel = [&](int32_t channel, bool slots) {
+          return channel >= 0 && size_t(channel) < rank.channels.size() &&
+                 (rank.channels[size_t(channel)].slots > 0) == slots;
+        };
+        bool transfer = instruction.kind == Instruction::Kind::Transfer;
+        bool fine =
+            transfer ? !instruction.from.empty() && !instruction.to.empty() && instruction.count > 0
+                     : isChannel(instruction.channel, false);
+        for (const std::vector<Operand> *side : {&instruction.from, &instruction.to})
+          for (const Operand &operand : *side) {
+            if (operand.kind == Operand::Kind::Channel) {
+              fine &= isChannel(operand.channel, true);
+              continue;
+            }
+            fine &= operand.buffer >= 0 && size_t(operand.buffer) < program.buffers.size();
+            fine &=
+                operand.kind == Operand::Kind::Local || (operand.peer >= 0 && operand.peer < ranks);
+            fine =
+                fine && operand.chunk >= 0 &&
+                operand.chunk + instruction.count <= program.buffers[size_t(operand.buffer)].chunks;
+          }
+        if (!fine)
+          return std::pair(instruction.loc, std::string("this names a chunk, rank or channel that "
+                                                        "does not exist"));
+      }
+  }
+  return std::nullopt;
+}
+
 //===----------------------------------------------------------------------===//
 // Data channels
 //===----------------------------------------------------------------------===//
@@ -140,17 +181,16 @@ void Unstager::countUses() {
     if (failed || size_t(number) >= link.counts.size() ||
         link.counts[size_t(number)] == instruction.count)
       return;
-    refuse(instruction.loc, fmt::format("rank {} takes {} chunks from rank {}, which sends {}",
-                                        std::get<1>(key), instruction.count, std::get<0>(key),
-                                        link.counts[size_t(number)]));
+    refuse(instruction.loc,
+           fmt::format("rank {} takes {} chunks from rank {}, which sends {}", std::get<1>(key),
+                       instruction.count, std::get<0>(key), link.counts[size_t(number)]));
   });
   for (const auto &[key, link] : links) {
     int32_t loc = link.sendLocs.empty() ? -1 : link.sendLocs.front();
     if (failed || link.counts.size() == size_t(received[key]))
       continue;
     refuse(loc, fmt::format("rank {} sends {} times to rank {}, which receives {} times",
-                            std::get<0>(key), link.counts.size(), std::get<1>(key),
-                            received[key]));
+                            std::get<0>(key), link.counts.size(), std::get<1>(key), received[key]));
   }
 }
 

@@ -7,14 +7,22 @@
 
 #include "frontend/interchange/Foreign.h"
 
+#include <optional>
+#include <utility>
+
 namespace ccl::mscclpp {
+
+/// The first thing of a program that does not exist: a rank, chunk or channel. As (loc, text).
+std::optional<std::pair<int32_t, std::string>> findMissing(const model::Program &program,
+                                                           int64_t contractRanks);
 
 /// Data channels become places in a new scratch buffer of the receiver (`slots` chunks times
 /// the longest transfer each), written directly; a signal tells that a slot is full, one the
 /// other way that it is free again. What does not fit together, an end without its partner
 /// or transfers of unequal length, goes to `diagnostics`.
-std::optional<model::Program> withoutDataChannels(const model::Program &program,
-                                                  std::vector<interchange::Diagnostic> &diagnostics);
+std::optional<model::Program>
+withoutDataChannels(const model::Program &program,
+                    std::vector<interchange::Diagnostic> &diagnostics);
 
 /// Adds signals so that no rank touches the memory of a peer before the peer has begun, and,
 /// if it is asked for, no rank ends before its peers have. Where the program's own signals

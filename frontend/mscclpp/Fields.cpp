@@ -138,8 +138,8 @@ bool Fields::flag(Names names, std::optional<bool> orElse) const {
     return orElse.value_or(false);
   std::optional<bool> flag = value.boolean();
   if (!flag)
-    log.malformed(value.place(), fmt::format("\"{}\" is true or false, not {}", *names.begin(),
-                                             value.kindName()));
+    log.malformed(value.place(),
+                  fmt::format("\"{}\" is true or false, not {}", *names.begin(), value.kindName()));
   return flag.value_or(false);
 }
 

@@ -22,6 +22,7 @@ public:
   void draft(interchange::TextPlace place, std::string_view used, std::string_view canonical);
 
   bool failed() const { return errors > 0; }
+  size_t numErrors() const { return errors; }
   std::vector<interchange::Diagnostic> takeWarnings();
 
   static constexpr size_t maxErrors = 8, maxWarnings = 64;

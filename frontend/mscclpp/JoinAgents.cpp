@@ -45,9 +45,7 @@ private:
   void setChannels(const std::vector<Use> &uses, int32_t channel);
   void assemble();
 
-  Item &itemOf(const Use &use) {
-    return trace.agents[size_t(use.agent)].items[size_t(use.item)];
-  }
+  Item &itemOf(const Use &use) { return trace.agents[size_t(use.agent)].items[size_t(use.item)]; }
   const Item &itemOf(const Use &use) const {
     return trace.agents[size_t(use.agent)].items[size_t(use.item)];
   }
@@ -148,8 +146,8 @@ void Joiner::joinPair(const Counter &counter, const std::vector<Use> &from,
     // Nobody at the other end: an end without partner says where.
     int32_t tag = tags[{counter.from, counter.to}]++;
     bool out = !from.empty();
-    setChannels(out ? from : to, addEnd(out ? counter.from : counter.to, out,
-                                        out ? counter.to : counter.from, tag));
+    setChannels(out ? from : to,
+                addEnd(out ? counter.from : counter.to, out, out ? counter.to : counter.from, tag));
     return;
   }
   auto [out, in] = addChannel(counter.from, counter.to);

@@ -269,8 +269,8 @@ int32_t JsonText::scanValue() {
   case 'n': at += 4; break;
   default:
     kind = JsonValue::Kind::Number;
-    while (at < text.size() && std::string_view("+-.eE0123456789").find(text[at]) !=
-                                   std::string_view::npos)
+    while (at < text.size() &&
+           std::string_view("+-.eE0123456789").find(text[at]) != std::string_view::npos)
       ++at;
   }
   Node &node = nodes[size_t(number)];

@@ -33,7 +33,8 @@ namespace {
 
 class LayoutMaker {
 public:
-  LayoutMaker(const Plan &plan, Log &log) : plan(plan), log(log), ranks(int64_t(plan.gpus.size())) {}
+  LayoutMaker(const Plan &plan, Log &log)
+      : plan(plan), log(log), ranks(int64_t(plan.gpus.size())) {}
   Layout make();
 
 private:
@@ -49,7 +50,8 @@ private:
   void addBuffers();
   bool writesInput() const;
   /// Calls `f(from, to)` for each pair of ranks between which an op moves data.
-  template <typename F> void forEachFlow(const F &f) const;
+  template <typename F>
+  void forEachFlow(const F &f) const;
 
   const Plan &plan;
   Log &log;
@@ -59,7 +61,8 @@ private:
 
 } // namespace
 
-template <typename F> void LayoutMaker::forEachFlow(const F &f) const {
+template <typename F>
+void LayoutMaker::forEachFlow(const F &f) const {
   for (size_t rank = 0; rank < plan.gpus.size(); ++rank) {
     const Gpu &gpu = plan.gpus[rank];
     auto forEachRank = [&](const BufferUse &use, auto &&visit) {
@@ -131,9 +134,8 @@ Reduction LayoutMaker::reductionOf(Collective collective) {
       });
   if (collective != Collective::Custom && !model::reduces(collective)) {
     if (first)
-      log.unsupported(first->place,
-                      fmt::format("{} combines chunks, but {} only moves them",
-                                  name(first->kind), plan.collective.substr(0, 40)));
+      log.unsupported(first->place, fmt::format("{} combines chunks, but {} only moves them",
+                                                name(first->kind), plan.collective.substr(0, 40)));
     return Reduction::None;
   }
   return model::reduces(collective) && !first ? Reduction::Sum : reduction;
@@ -149,8 +151,8 @@ void LayoutMaker::expect(const Gpu &gpu, int64_t in, int64_t out) {
   auto check = [&](int64_t have, int64_t want, std::string_view key, interchange::TextPlace place) {
     if (have == want || (have == 0 && plan.inPlace) || log.failed())
       return;
-    log.malformed(place, fmt::format("rank {} has {} {}, and {} of {} ranks asks for {}", rank, have,
-                                     key, plan.collective.substr(0, 40), ranks, want));
+    log.malformed(place, fmt::format("rank {} has {} {}, and {} of {} ranks asks for {}", rank,
+                                     have, key, plan.collective.substr(0, 40), ranks, want));
   };
   check(gpu.inputChunks, in, "input chunks", gpu.inputPlace);
   check(gpu.outputChunks, out, "output chunks", gpu.outputPlace);
@@ -193,9 +195,9 @@ bool LayoutMaker::writesInput() const {
     for (const ThreadBlock &block : gpu.blocks)
       forEachOp(block.ops, [&](const Op &op) {
         for (const BufferUse &use : op.dst)
-          writes |= (use.kind == BufferUse::Kind::Switch
-                         ? gpu.switches[size_t(use.switchChannel)].type
-                         : use.type) == BufferType::Input;
+          writes |=
+              (use.kind == BufferUse::Kind::Switch ? gpu.switches[size_t(use.switchChannel)].type
+                                                   : use.type) == BufferType::Input;
       });
   return writes;
 }
@@ -255,7 +257,8 @@ void LayoutMaker::findFactor() {
     for (const ThreadBlock &block : gpu.blocks)
       forEachOp(block.ops, [&](const Op &op) {
         int64_t size = op.dst.empty() ? 1 : op.dst.front().size;
-        layout.factor = std::lcm(layout.factor, op.groupSize / std::gcd(size, int64_t(op.groupSize)));
+        layout.factor =
+            std::lcm(layout.factor, op.groupSize / std::gcd(size, int64_t(op.groupSize)));
         if (layout.factor > maxGroupSize && !log.failed())
           log.unsupported(op.place, fmt::format("the thread block groups of this plan divide a "
                                                 "chunk into more than {} parts",
@@ -267,16 +270,16 @@ void LayoutMaker::findFactor() {
             touched += use.size / op.groupSize + 1;
       });
   if (!log.failed() && touched > maxChunksOfAll / layout.factor)
-    log.unsupported({}, fmt::format("the ops of this plan touch more than {} chunks",
-                                    maxChunksOfAll));
+    log.unsupported({},
+                    fmt::format("the ops of this plan touch more than {} chunks", maxChunksOfAll));
   int64_t chunks = 0;
   for (const Gpu &gpu : plan.gpus)
     chunks += gpu.inputChunks + gpu.outputChunks + gpu.scratchChunks;
   chunks = std::max(chunks, ranks * (layout.contract.inChunks() + layout.contract.outChunks()));
   if (!log.failed() && chunks > maxChunksOfAll / layout.factor)
-    log.unsupported(plan.gpus.front().place,
-                    fmt::format("the buffers of this plan have more than {} chunks",
-                                maxChunksOfAll));
+    log.unsupported(
+        plan.gpus.front().place,
+        fmt::format("the buffers of this plan have more than {} chunks", maxChunksOfAll));
 }
 
 void LayoutMaker::addBuffers() {
@@ -288,8 +291,8 @@ void LayoutMaker::addBuffers() {
     return int32_t(layout.buffers.size()) - 1;
   };
   // A custom plan that has no output leaves its results in the input.
-  bool onlyInput = contract.collective == Collective::Custom && contract.customOutChunks == 0 &&
-                   writesInput();
+  bool onlyInput =
+      contract.collective == Collective::Custom && contract.customOutChunks == 0 && writesInput();
   if (onlyInput)
     layout.contract.customOutChunks = contract.customInChunks;
   if (plan.inPlace || onlyInput) {
@@ -320,8 +323,8 @@ void LayoutMaker::refine() {
   std::vector<Contract::Row> rows;
   for (const Contract::Row &row : contract.rows)
     for (int64_t part = 0; part < factor; ++part)
-      rows.push_back({row.outRank, row.outChunk * factor + part, row.inRank,
-                      row.inChunk * factor + part});
+      rows.push_back(
+          {row.outRank, row.outChunk * factor + part, row.inRank, row.inChunk * factor + part});
   contract.rows = std::move(rows);
 }
 

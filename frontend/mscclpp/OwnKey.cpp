@@ -69,9 +69,9 @@ std::optional<Plan::Own> readOwnKey(Log &log, JsonValue value, int64_t ranks) {
   contract.reduction = *combined;
   bool custom = contract.collective == Collective::Custom;
   if (!custom && model::reduces(contract.collective) != (*combined != Reduction::None))
-    log.malformed(value.place(), fmt::format("{} {} a reduction", collective,
-                                             model::reduces(contract.collective) ? "needs"
-                                                                                 : "has not"));
+    log.malformed(value.place(),
+                  fmt::format("{} {} a reduction", collective,
+                              model::reduces(contract.collective) ? "needs" : "has not"));
   contract.chunks = own.number({"chunks"}, 1, maxChunkNumber, 1);
   if (model::hasRoot(contract.collective))
     contract.root = own.number({"root"}, 0, ranks - 1);

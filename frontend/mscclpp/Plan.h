@@ -26,7 +26,7 @@ constexpr int64_t maxRanks = 65536;
 constexpr int64_t maxChunkNumber = int64_t(1) << 30; ///< a chunk index, a count, an id
 constexpr int64_t maxGroupSize = 4096;               ///< thread blocks of a group
 /// Chunks of all buffers of all ranks; chunks that all ops of a plan touch.
-constexpr int64_t maxChunksOfAll = int64_t(1) << 26;
+constexpr int64_t maxChunksOfAll = int64_t(1) << 24;
 
 enum class BufferType : uint8_t { Input, Output, Scratch };
 enum class ChannelType : uint8_t { None, Memory, Port, Switch };

@@ -17,7 +17,8 @@ namespace ccl::mscclpp {
 namespace {
 
 /// Numbers things in the order in which they come.
-template <typename T> class Numbering {
+template <typename T>
+class Numbering {
 public:
   int32_t operator()(const T &value) {
     auto [it, isNew] = numbers.try_emplace(value, int32_t(values.size()));
@@ -117,12 +118,11 @@ std::string PlanWriter::tablesText() const {
                                   fmt::join(numbering->values, ", ")));
     return fmt::format("[{}]", fmt::join(out, ", "));
   };
-  return fmt::format(
-      "\"channels\": {}, \"remote_buffer_refs\": {}",
-      rows({{"memory", &memory}, {"port", &port}, {"switch", &switches}}, "channel_type",
-           "channel_ids"),
-      rows({{"memory", &memoryBuffers}, {"port", &portBuffers}}, "access_channel_type",
-           "remote_buffer_ids"));
+  return fmt::format("\"channels\": {}, \"remote_buffer_refs\": {}",
+                     rows({{"memory", &memory}, {"port", &port}, {"switch", &switches}},
+                          "channel_type", "channel_ids"),
+                     rows({{"memory", &memoryBuffers}, {"port", &portBuffers}},
+                          "access_channel_type", "remote_buffer_ids"));
 }
 
 std::string PlanWriter::blockText(const ThreadBlock &block) {

@@ -48,8 +48,8 @@ static bool same(int32_t &slot, int32_t value) {
   return slot == value;
 }
 
-static bool addInstruction(const RankProgram &program, int32_t rank,
-                           const Instruction &instruction, PortProxy &proxy) {
+static bool addInstruction(const RankProgram &program, int32_t rank, const Instruction &instruction,
+                           PortProxy &proxy) {
   if (instruction.kind == Instruction::Kind::Transfer)
     return instruction.from.size() == 1 && instruction.to.size() == 1 &&
            instruction.from.front().kind == Operand::Kind::Local &&
@@ -65,8 +65,7 @@ static bool addInstruction(const RankProgram &program, int32_t rank,
 
 std::optional<PortProxy> findPortProxy(const RankProgram &program, int32_t rank, size_t number) {
   const Agent &agent = program.agents[number];
-  if (!agent.proxy || agent.code.empty() ||
-      agent.code.front().kind != Instruction::Kind::Wait)
+  if (!agent.proxy || agent.code.empty() || agent.code.front().kind != Instruction::Kind::Wait)
     return std::nullopt;
   PortProxy proxy;
   int64_t triggers = 0, dones = 0;

@@ -241,8 +241,8 @@ bool OldGpuReader::readLocal(const Fields &op, std::string_view buffer, std::str
   return true;
 }
 
-void OldGpuReader::readLocals(const Fields &op, std::string_view list,
-                              std::vector<BufferUse> &uses, int64_t count) {
+void OldGpuReader::readLocals(const Fields &op, std::string_view list, std::vector<BufferUse> &uses,
+                              int64_t count) {
   for (JsonValue item : op.elements({list}, false)) {
     Fields fields(log, item, "a buffer");
     JsonValue buffer = fields.require({"buff"}), offset = fields.require({"off"});
@@ -261,9 +261,10 @@ ThreadBlock OldGpuReader::readBlock(JsonValue value) {
   block.place = value.place();
   block.id = int32_t(fields.number({"id"}, 0, maxChunkNumber));
   Tables tables;
+  size_t errors = log.numErrors();
   for (JsonValue entry : fields.elements({"channels"}, false))
     readBlockChannels(entry, tables);
-  if (log.failed())
+  if (log.numErrors() > errors)
     return block;
   for (const KeyedChannels &entry : tables)
     (entry.key.type == ChannelType::Port ? block.portChannels : block.memoryChannels) +=
@@ -346,6 +347,7 @@ void OldGpuReader::readData(const Fields &fields, const Tables &tables, Op &op) 
 Op OldGpuReader::readOp(JsonValue value, const Tables &tables) {
   Fields fields(log, value, "an op");
   Op op;
+  size_t errors = log.numErrors();
   op.place = value.place();
   JsonValue nameField = fields.require({"name"});
   if (!nameField)
@@ -389,7 +391,7 @@ Op OldGpuReader::readOp(JsonValue value, const Tables &tables) {
                     fmt::format("this generation of plans has no op {}", nameField.source()));
     return op;
   }
-  if (!log.failed())
+  if (log.numErrors() == errors)
     checkOperands(log, gpu, op);
   return op;
 }

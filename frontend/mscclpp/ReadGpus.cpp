@@ -116,9 +116,8 @@ void GpuReader::readRemoteBuffer(JsonValue value) {
   remote.rank = int32_t(fields.number({"rank"}, 0, ranks - 1));
   if (JsonValue type = fields.require({"type"}))
     remote.type = readBufferType(log, type);
-  JsonValue access =
-      fields.require({"access_channel_types", "channel_access", "accessChannels",
-                      "accessChannelTypes"});
+  JsonValue access = fields.require(
+      {"access_channel_types", "channel_access", "accessChannels", "accessChannelTypes"});
   auto add = [&](JsonValue type) {
     (readChannelType(log, type) == ChannelType::Port ? remote.port : remote.memory) = true;
   };
@@ -140,6 +139,7 @@ ThreadBlock GpuReader::readBlock(JsonValue value) {
   block.place = value.place();
   block.id = int32_t(fields.number({"id"}, 0, maxChunkNumber));
   Tables tables;
+  size_t errors = log.numErrors();
   for (JsonValue channels : fields.elements({"channels"}, false))
     readBlockChannels(channels, tables);
   readBufferRefs(fields, tables);
@@ -147,7 +147,7 @@ ThreadBlock GpuReader::readBlock(JsonValue value) {
   block.portChannels = int32_t(tables.port.size());
   block.memoryBuffers = int32_t(tables.memoryBuffers.size());
   block.portBuffers = int32_t(tables.portBuffers.size());
-  if (log.failed())
+  if (log.numErrors() > errors)
     return block; // its ops would only repeat what is wrong with the tables
   for (JsonValue op : fields.elements({"ops"}, true))
     block.ops.push_back(readOp(op, tables, /*inPipeline=*/false));
@@ -183,20 +183,19 @@ void GpuReader::readBufferRefs(const Fields &block, Tables &tables) {
     }
     const RemoteBuffer &remote = remotes[size_t(number)];
     if (port && !memory && !remote.port)
-      log.malformed(id.place(), fmt::format("remote buffer {} is not accessed by port channels",
-                                            number));
+      log.malformed(id.place(),
+                    fmt::format("remote buffer {} is not accessed by port channels", number));
     if (memory && !port && !remote.memory)
-      log.malformed(id.place(), fmt::format("remote buffer {} is not accessed by memory channels",
-                                            number));
+      log.malformed(id.place(),
+                    fmt::format("remote buffer {} is not accessed by memory channels", number));
     if (memory)
       tables.memoryBuffers.push_back(int32_t(number));
     if (port)
       tables.portBuffers.push_back(int32_t(number));
   };
-  for (JsonValue ref :
-       block.elements({"remote_buffer_refs", "remote_buffer_ids", "remoteBufferIds",
-                       "remoteBuffersIds", "remoteBuffersRefs"},
-                      false)) {
+  for (JsonValue ref : block.elements({"remote_buffer_refs", "remote_buffer_ids", "remoteBufferIds",
+                                       "remoteBuffersIds", "remoteBuffersRefs"},
+                                      false)) {
     if (ref.kind() == JsonValue::Kind::Number) {
       add(ref, true, true);
       continue;
@@ -287,8 +286,8 @@ BufferUse GpuReader::readBuffer(JsonValue value, const Tables &tables, const Op 
     use.type = readBufferType(log, type);
   if (JsonValue owner = fields.find({"rank"});
       owner && readNumber(log, owner, "\"rank\"", 0, ranks - 1) != rank)
-    log.malformed(owner.place(), fmt::format("a local buffer of rank {} on rank {}",
-                                             owner.source(), rank));
+    log.malformed(owner.place(),
+                  fmt::format("a local buffer of rank {} on rank {}", owner.source(), rank));
   return use;
 }
 
@@ -303,6 +302,7 @@ void GpuReader::readPipeline(const Fields &fields, const Tables &tables, Op &op)
 Op GpuReader::readOp(JsonValue value, const Tables &tables, bool inPipeline) {
   Fields fields(log, value, "an op");
   Op op;
+  size_t errors = log.numErrors();
   op.place = value.place();
   JsonValue nameField = fields.require({"name"});
   if (!nameField)
@@ -313,9 +313,8 @@ Op GpuReader::readOp(JsonValue value, const Tables &tables, bool inPipeline) {
   case OpKind::Nop: return op;
   case OpKind::Barrier:
     op.barrier = int32_t(fields.number({"barrier_id"}, 0, maxChunkNumber));
-    op.barrierBlocks = int32_t(
-        fields.number({"num_threadblocks", "num_thread_blocks", "nthread_blocks"}, 1,
-                      maxChunkNumber));
+    op.barrierBlocks = int32_t(fields.number(
+        {"num_threadblocks", "num_thread_blocks", "nthread_blocks"}, 1, maxChunkNumber));
     return op;
   case OpKind::SemAcquire:
   case OpKind::SemRelease:
@@ -347,15 +346,14 @@ Op GpuReader::readOp(JsonValue value, const Tables &tables, bool inPipeline) {
     op.groupSize = int32_t(group.number({"tbg_size"}, 1, maxGroupSize));
     op.groupIndex = int32_t(group.number({"tb_id"}, 0, op.groupSize - 1));
   }
-  if (!log.failed())
+  if (log.numErrors() == errors)
     checkOperands(log, gpu, op);
   return op;
 }
 
 void readGpus(Log &log, const std::vector<JsonValue> &gpus, Plan &plan) {
   for (size_t rank = 0; rank < gpus.size(); ++rank)
-    plan.gpus.push_back(
-        GpuReader(log, plan, int64_t(gpus.size()), int32_t(rank)).read(gpus[rank]));
+    plan.gpus.push_back(GpuReader(log, plan, int64_t(gpus.size()), int32_t(rank)).read(gpus[rank]));
 }
 
 } // namespace ccl::mscclpp

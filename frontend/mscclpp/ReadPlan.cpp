@@ -18,10 +18,10 @@ using interchange::TextPlace;
 //===----------------------------------------------------------------------===//
 
 constexpr std::array<std::string_view, 31> opNames = {
-    "nop",   "barrier", "signal", "wait",   "rlxsignal", "rlxwait",   "put",      "pws",
-    "pwsf",  "get",     "flush",  "copy",   "re",        "res",       "rre",      "rres",
-    "ppkt",  "rppkt",   "cpkt",   "upkt",   "repkt",     "respkt",    "recpkt",   "recspkt",
-    "glre",  "glres",   "gstore", "gstorepkt", "pipeline", "sem_acquire", "sem_release"};
+    "nop",  "barrier", "signal", "wait",      "rlxsignal", "rlxwait",     "put",        "pws",
+    "pwsf", "get",     "flush",  "copy",      "re",        "res",         "rre",        "rres",
+    "ppkt", "rppkt",   "cpkt",   "upkt",      "repkt",     "respkt",      "recpkt",     "recspkt",
+    "glre", "glres",   "gstore", "gstorepkt", "pipeline",  "sem_acquire", "sem_release"};
 
 std::string_view name(OpKind kind) { return opNames[size_t(kind)]; }
 
@@ -126,8 +126,7 @@ void checkBlockIds(Log &log, const std::vector<ThreadBlock> &blocks) {
   }
 }
 
-SwitchChannel readRankGroup(Log &log, JsonValue group, BufferType type, int64_t ranks,
-                            int32_t me) {
+SwitchChannel readRankGroup(Log &log, JsonValue group, BufferType type, int64_t ranks, int32_t me) {
   Fields fields(log, group, "a rank group");
   SwitchChannel channel;
   channel.type = type;
@@ -282,8 +281,8 @@ static void checkPacketPlaces(Log &log, const Gpu &gpu, const Op &op) {
 void checkOperands(Log &log, const Gpu &gpu, const Op &op) {
   auto [src, dst] = sidesOf(op.kind);
   if (!fits(src, op.src)) {
-    log.malformed(op.place, fmt::format("{} has other sources than it takes: {}", name(op.kind),
-                                        str(src)));
+    log.malformed(op.place,
+                  fmt::format("{} has other sources than it takes: {}", name(op.kind), str(src)));
     return;
   }
   if (!fits(dst, op.dst)) {
@@ -346,9 +345,9 @@ static void readTop(const Fields &top, Plan &plan) {
   std::string protocol = top.string({"protocol"}, "Simple");
   plan.packets = protocol == "LL";
   if (protocol != "LL" && protocol != "Simple" && top.find({"protocol"}))
-    top.log.malformed(top.find({"protocol"}).place(),
-                      fmt::format("\"{}\" is no protocol: there are \"Simple\" and \"LL\"",
-                                  protocol));
+    top.log.malformed(
+        top.find({"protocol"}).place(),
+        fmt::format("\"{}\" is no protocol: there are \"Simple\" and \"LL\"", protocol));
   plan.inPlace = top.flag({"inplace"});
   plan.reuseResources = top.flag({"reuse_resources"}, false);
   plan.doubleScratch = top.flag({"use_double_scratch_buffer"}, false);

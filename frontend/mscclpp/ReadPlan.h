@@ -24,8 +24,7 @@ ChannelType readChannelType(Log &log, JsonValue value);
 OpKind readOpKind(Log &log, JsonValue value, int generation);
 /// The ids of a plan's thread blocks are 0, 1, ..., each once.
 void checkBlockIds(Log &log, const std::vector<ThreadBlock> &blocks);
-SwitchChannel readRankGroup(Log &log, JsonValue group, BufferType type, int64_t ranks,
-                            int32_t me);
+SwitchChannel readRankGroup(Log &log, JsonValue group, BufferType type, int64_t ranks, int32_t me);
 void readSemaphores(Log &log, const Fields &fields, Gpu &gpu);
 /// That the op has as many sources and destinations, of such kinds, as its name asks for.
 void checkOperands(Log &log, const Gpu &gpu, const Op &op);

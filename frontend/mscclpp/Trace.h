@@ -23,10 +23,10 @@ struct PacketRange {
 
 struct Item {
   model::Instruction instruction;
-  bool isInstruction = true; ///< else only a point that others wait for, or wait at
-  int32_t counter = -1;      ///< Signal, Wait
-  bool relaxed = false;      ///< orders no data in MSCCL++
-  int32_t loop = 0;          ///< 0, or which kind of pipeline it is repeated by
+  bool isInstruction = true;              ///< else only a point that others wait for, or wait at
+  int32_t counter = -1;                   ///< Signal, Wait
+  bool relaxed = false;                   ///< orders no data in MSCCL++
+  int32_t loop = 0;                       ///< 0, or which kind of pipeline it is repeated by
   std::vector<PacketRange> reads, writes; ///< of packets
 };
 

@@ -1,98 +1,14 @@
 //===- TraceOps.cpp - The ops of a plan as instructions of agents ---------===//
-#include "frontend/mscclpp/Trace.h"
+#include "frontend/mscclpp/Tracer.h"
 
 #include <fmt/format.h>
-
-#include <algorithm>
-#include <set>
 
 namespace ccl::mscclpp {
 
 using model::Instruction;
 using model::Operand;
 
-namespace {
-
-enum class CounterKind : uint8_t { Memory, Port, Semaphore, Barrier, Trigger, Done };
-/// (kind, rank, and three numbers that tell counters of a kind apart)
-using CounterKey = std::tuple<CounterKind, int32_t, int32_t, int32_t, int32_t>;
-
-/// Which thread blocks of a rank meet at a barrier.
-struct Meeting {
-  std::vector<int32_t> blocks; ///< ids, ascending
-  int32_t size = 0;
-  interchange::TextPlace place;
-};
-
-class Tracer {
-public:
-  Tracer(const Plan &plan, const Layout &layout, Log &log) : plan(plan), layout(layout), log(log) {}
-  Trace run();
-
-private:
-  void traceRank(int32_t rank);
-  void findMeetings();
-  void traceBlock(const ThreadBlock &block);
-  void traceOp(const Op &op);
-  void traceSync(const Op &op);
-  void traceChannels(const Op &op);
-  void traceBarrier(const Op &op);
-  void traceSemaphores(const Op &op);
-  void tracePairs(const Op &op);
-  void traceGet(const Op &op);
-  void traceForward(const Op &op);
-  void traceReduction(const Op &op);
-  void dropSelfCopies(Instruction &transfer) const;
-  void traceFlush(int32_t channel);
-  void resolveAfter();
-
-  Instruction makeTransfer(const Op &op) const;
-  /// The part of a range that is this block's.
-  std::pair<int64_t, int32_t> partOf(const Op &op, const BufferUse &use) const;
-  void addOperands(const Op &op, const BufferUse &use, std::vector<Operand> &operands);
-  PacketRange packetsOf(const Op &op, const BufferUse &use) const;
-  void addWrites(const Op &op, size_t firstDestination, Item &item) const;
-  void addReads(const Op &op, size_t firstSource, Item &item) const;
-  void checkBounds(const Op &op);
-
-  int32_t counter(const CounterKey &key, int32_t from, int32_t to, auto &&makeName);
-  int32_t channelCounter(ChannelType type, int32_t channel, bool outgoing);
-  Item &add(int32_t agent, Item item);
-  void addSync(int32_t agent, Instruction::Kind kind, int32_t counter, bool relaxed = false);
-  /// The proxy that puts on a port channel for the block at hand.
-  int32_t proxyOf(int32_t channel);
-  void trigger(int32_t proxy, std::vector<PacketRange> reads = {});
-  int32_t locOf(interchange::TextPlace place);
-
-  const Plan &plan;
-  const Layout &layout;
-  Log &log;
-  Trace trace;
-  std::map<CounterKey, int32_t> counterByKey;
-  std::map<std::pair<int64_t, int64_t>, int32_t> loops; ///< by unit size and chunks
-
-  // Of the rank at hand.
-  const Gpu *gpu = nullptr;
-  int32_t rank = 0;
-  std::vector<int32_t> memoryOrdinals, portOrdinals; ///< the how-manieth to its peer
-  std::map<int32_t, Meeting> meetings;
-  std::vector<std::vector<int32_t>> opEnds; ///< by block and op: how many items it has then
-  std::map<int32_t, int32_t> agentOfBlock;
-  int32_t proxies = 0;
-  struct After {
-    Use reader;
-    int32_t block, step;
-    interchange::TextPlace place;
-  };
-  std::vector<After> afters;
-
-  // Of the thread block at hand.
-  int32_t agent = 0, blockId = 0, loop = 0, loc = -1;
-  std::map<int32_t, int32_t> proxyByChannel;
-  std::set<int32_t> channelsWithPuts;
-};
-
-std::vector<int32_t> ordinalsOf(const std::vector<Channel> &channels) {
+static std::vector<int32_t> ordinalsOf(const std::vector<Channel> &channels) {
   std::map<int32_t, int32_t> counts;
   std::vector<int32_t> ordinals;
   for (const Channel &channel : channels)
@@ -100,12 +16,10 @@ std::vector<int32_t> ordinalsOf(const std::vector<Channel> &channels) {
   return ordinals;
 }
 
-bool isPut(OpKind kind) {
+static bool isPut(OpKind kind) {
   return kind == OpKind::Put || kind == OpKind::Pws || kind == OpKind::Pwsf ||
          kind == OpKind::Ppkt || kind == OpKind::Rppkt;
 }
-
-} // namespace
 
 //===----------------------------------------------------------------------===//
 // Items
@@ -128,27 +42,15 @@ void Tracer::addSync(int32_t to, Instruction::Kind kind, int32_t number, bool re
   add(to, std::move(item));
 }
 
-int32_t Tracer::counter(const CounterKey &key, int32_t from, int32_t to, auto &&makeName) {
-  auto [it, isNew] = counterByKey.try_emplace(key, int32_t(trace.counters.size()));
-  if (isNew) {
-    Counter &c = trace.counters.emplace_back();
-    c.from = from;
-    c.to = to;
-    c.name = makeName();
-  }
-  return it->second;
-}
-
 int32_t Tracer::channelCounter(ChannelType type, int32_t channel, bool outgoing) {
   bool port = type == ChannelType::Port;
   int32_t peer = (port ? gpu->port : gpu->memory)[size_t(channel)].peer;
   int32_t ordinal = (port ? portOrdinals : memoryOrdinals)[size_t(channel)];
   int32_t from = outgoing ? rank : peer, to = outgoing ? peer : rank;
-  return counter({port ? CounterKind::Port : CounterKind::Memory, from, to, ordinal, 0}, from, to,
-                 [&] {
-                   return fmt::format("{} channel {} from rank {} to rank {}", name(type), ordinal,
-                                      from, to);
-                 });
+  return counter(
+      {port ? CounterKind::Port : CounterKind::Memory, from, to, ordinal, 0}, from, to, [&] {
+        return fmt::format("{} channel {} from rank {} to rank {}", name(type), ordinal, from, to);
+      });
 }
 
 int32_t Tracer::locOf(interchange::TextPlace place) {
@@ -191,9 +93,9 @@ void Tracer::checkBounds(const Op &op) {
     int64_t have = layout.chunks(plan, type, owner);
     if (use.index + use.size <= have || log.failed())
       return;
-    log.malformed(use.place, fmt::format("chunks {} to {} of \"{}\" of rank {}, which has {}",
-                                         use.index, use.index + use.size - 1, name(type), owner,
-                                         have));
+    log.malformed(use.place,
+                  fmt::format("chunks {} to {} of \"{}\" of rank {}, which has {}", use.index,
+                              use.index + use.size - 1, name(type), owner, have));
   };
   for (const std::vector<BufferUse> *side : {&op.src, &op.dst})
     for (const BufferUse &use : *side) {
@@ -234,125 +136,6 @@ void Tracer::addWrites(const Op &op, size_t firstDestination, Item &item) const 
 void Tracer::addReads(const Op &op, size_t firstSource, Item &item) const {
   for (size_t i = firstSource; i < op.src.size(); ++i)
     item.reads.push_back(packetsOf(op, op.src[i]));
-}
-
-//===----------------------------------------------------------------------===//
-// Synchronization
-//===----------------------------------------------------------------------===//
-
-int32_t Tracer::proxyOf(int32_t channel) {
-  auto [it, isNew] = proxyByChannel.try_emplace(channel, int32_t(trace.agents.size()));
-  if (isNew) {
-    AgentTrace &proxy = trace.agents.emplace_back();
-    proxy.rank = rank;
-    proxy.proxy = true;
-    proxy.id = proxies++;
-  }
-  return it->second;
-}
-
-void Tracer::trigger(int32_t proxy, std::vector<PacketRange> reads) {
-  int32_t number = counter({CounterKind::Trigger, rank, agent, proxy, 0}, rank, rank,
-                           [] { return std::string("a proxy's queue"); });
-  addSync(agent, Instruction::Kind::Signal, number);
-  trace.agents[size_t(agent)].items.back().reads = std::move(reads);
-  addSync(proxy, Instruction::Kind::Wait, number);
-}
-
-void Tracer::traceFlush(int32_t channel) {
-  if (!channelsWithPuts.count(channel))
-    return;
-  int32_t proxy = proxyOf(channel);
-  int32_t number = counter({CounterKind::Done, rank, agent, proxy, 0}, rank, rank,
-                           [] { return std::string("a proxy's completions"); });
-  trigger(proxy);
-  addSync(proxy, Instruction::Kind::Signal, number);
-  addSync(agent, Instruction::Kind::Wait, number);
-}
-
-// Signals of a port channel follow the puts before them, which a proxy makes.
-void Tracer::traceChannels(const Op &op) {
-  bool relaxed = op.kind == OpKind::RlxSignal || op.kind == OpKind::RlxWait;
-  bool signals = op.kind == OpKind::Signal || op.kind == OpKind::RlxSignal;
-  for (int32_t channel : op.channels) {
-    int32_t number = channelCounter(op.channelType, channel, signals);
-    int32_t by = agent;
-    if (signals && op.channelType == ChannelType::Port && channelsWithPuts.count(channel)) {
-      by = proxyOf(channel);
-      trigger(by);
-    }
-    addSync(by, signals ? Instruction::Kind::Signal : Instruction::Kind::Wait, number, relaxed);
-  }
-}
-
-void Tracer::findMeetings() {
-  meetings.clear();
-  std::vector<const ThreadBlock *> blocks;
-  for (const ThreadBlock &block : gpu->blocks)
-    blocks.push_back(&block);
-  std::sort(blocks.begin(), blocks.end(),
-            [](const ThreadBlock *a, const ThreadBlock *b) { return a->id < b->id; });
-  for (const ThreadBlock *block : blocks)
-    forEachOp(block->ops, [&](const Op &op) {
-      if (op.kind != OpKind::Barrier)
-        return;
-      Meeting &meeting = meetings[op.barrier];
-      if (meeting.blocks.empty()) {
-        meeting.size = op.barrierBlocks;
-        meeting.place = op.place;
-      } else if (meeting.size != op.barrierBlocks) {
-        log.malformed(op.place, fmt::format("barrier {} is for {} thread blocks here and for {} "
-                                            "elsewhere",
-                                            op.barrier, op.barrierBlocks, meeting.size))
-            .notes.push_back({meeting.place, -1, "elsewhere"});
-      }
-      if (meeting.blocks.empty() || meeting.blocks.back() != block->id)
-        meeting.blocks.push_back(block->id);
-    });
-}
-
-// All signal to the first, which signals back.
-void Tracer::traceBarrier(const Op &op) {
-  const Meeting &meeting = meetings[op.barrier];
-  auto link = [&](int32_t from, int32_t to) {
-    return counter({CounterKind::Barrier, rank, op.barrier, from, to}, rank, rank,
-                   [&] { return fmt::format("barrier {} of rank {}", op.barrier, rank); });
-  };
-  constexpr auto signal = Instruction::Kind::Signal, wait = Instruction::Kind::Wait;
-  if (meeting.blocks.size() > size_t(meeting.size)) {
-    log.unsupported(op.place, fmt::format("barrier {} is for {} thread blocks, and {} come: which "
-                                          "of them meet is not determined",
-                                          op.barrier, meeting.size, meeting.blocks.size()));
-    return;
-  }
-  if (meeting.blocks.size() < size_t(meeting.size)) {
-    addSync(agent, wait, link(-1, blockId)); // some never come
-    return;
-  }
-  int32_t first = meeting.blocks.front();
-  if (blockId != first) {
-    addSync(agent, signal, link(blockId, first));
-    addSync(agent, wait, link(first, blockId));
-    return;
-  }
-  for (int32_t other : meeting.blocks)
-    if (other != first)
-      addSync(agent, wait, link(other, first));
-  for (int32_t other : meeting.blocks)
-    if (other != first)
-      addSync(agent, signal, link(first, other));
-}
-
-void Tracer::traceSemaphores(const Op &op) {
-  for (int32_t semaphore : op.semaphores) {
-    int32_t number = counter({CounterKind::Semaphore, rank, semaphore, 0, 0}, rank, rank, [&] {
-      return fmt::format("semaphore {} of rank {}", semaphore, rank);
-    });
-    trace.counters[size_t(number)].initial = gpu->semaphores[size_t(semaphore)];
-    addSync(agent,
-            op.kind == OpKind::SemRelease ? Instruction::Kind::Signal : Instruction::Kind::Wait,
-            number);
-  }
 }
 
 //===----------------------------------------------------------------------===//
@@ -448,34 +231,6 @@ void Tracer::traceReduction(const Op &op) {
   }
   item.isInstruction = !item.instruction.to.empty();
   add(agent, std::move(item));
-}
-
-void Tracer::traceSync(const Op &op) {
-  switch (op.kind) {
-  case OpKind::Nop:
-    for (auto [block, step] : op.after)
-      if (block != blockId) {
-        Use reader{agent, int32_t(trace.agents[size_t(agent)].items.size())};
-        add(agent, {}).isInstruction = false;
-        afters.push_back({reader, block, step, op.place});
-      }
-    return;
-  case OpKind::Barrier: return traceBarrier(op);
-  case OpKind::SemAcquire:
-  case OpKind::SemRelease: return traceSemaphores(op);
-  case OpKind::Flush:
-    if (op.channelType == ChannelType::Port)
-      for (int32_t channel : op.channels)
-        traceFlush(channel);
-    return;
-  case OpKind::Pipeline:
-    loop = loops.try_emplace({op.unitSize, op.numChunks}, int32_t(loops.size()) + 1).first->second;
-    for (const Op &inner : op.body)
-      traceOp(inner);
-    loop = 0;
-    return;
-  default: return traceChannels(op);
-  }
 }
 
 void Tracer::traceOp(const Op &op) {

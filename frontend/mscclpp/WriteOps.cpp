@@ -9,8 +9,8 @@ namespace ccl::mscclpp {
 constexpr size_t maxMergedChannels = 8;
 
 static bool overlap(const BufferUse &a, const BufferUse &b) {
-  return a.kind == b.kind && a.type == b.type && a.remote == b.remote && a.index < b.index + b.size &&
-         b.index < a.index + a.size;
+  return a.kind == b.kind && a.type == b.type && a.remote == b.remote &&
+         a.index < b.index + b.size && b.index < a.index + a.size;
 }
 
 static bool isSame(const BufferUse &a, const BufferUse &b) {
@@ -67,8 +67,8 @@ void BlockWriter::sync(OpKind kind, ChannelType type, int32_t number, bool waits
     return semaphore ? op.semaphores : op.channels;
   };
   waiting |= waits;
-  if (!block.ops.empty() && block.ops.back().kind == kind &&
-      block.ops.back().channelType == type && kind != OpKind::Flush) {
+  if (!block.ops.empty() && block.ops.back().kind == kind && block.ops.back().channelType == type &&
+      kind != OpKind::Flush) {
     // Threads of one op wait for one channel each, so each channel comes once.
     std::vector<int32_t> &list = listOf(block.ops.back());
     if (list.size() < maxMergedChannels &&
@@ -92,9 +92,7 @@ void BlockWriter::release(int32_t semaphore) {
 void BlockWriter::acquire(int32_t semaphore) {
   sync(OpKind::SemAcquire, ChannelType::None, semaphore, true);
 }
-void BlockWriter::flush(int32_t channel) {
-  sync(OpKind::Flush, ChannelType::Port, channel, true);
-}
+void BlockWriter::flush(int32_t channel) { sync(OpKind::Flush, ChannelType::Port, channel, true); }
 
 void BlockWriter::putByPort(const BufferUse &from, const BufferUse &to, int32_t channel,
                             bool signals) {

@@ -59,13 +59,13 @@ private:
   const Foreign &foreign;
   Program program;
   Plan plan;
-  std::vector<int64_t> scratchOffsets; ///< by buffer
-  int64_t scratchChunks = 0;           ///< of all scratch buffers
-  BufferType inOut = BufferType::Input; ///< as what `inout` is addressed
-  std::vector<std::map<size_t, PortProxy>> proxies; ///< by rank and agent
-  std::vector<std::map<size_t, int32_t>> portOf;    ///< by rank and proxy: the port channel
+  std::vector<int64_t> scratchOffsets;               ///< by buffer
+  int64_t scratchChunks = 0;                         ///< of all scratch buffers
+  BufferType inOut = BufferType::Input;              ///< as what `inout` is addressed
+  std::vector<std::map<size_t, PortProxy>> proxies;  ///< by rank and agent
+  std::vector<std::map<size_t, int32_t>> portOf;     ///< by rank and proxy: the port channel
   std::vector<std::map<size_t, size_t>> nextOfProxy; ///< by rank and proxy: next instruction
-  std::vector<std::vector<End>> ends;               ///< by rank and channel
+  std::vector<std::vector<End>> ends;                ///< by rank and channel
 };
 
 std::string collectiveName(const Contract &contract) {
@@ -113,9 +113,8 @@ void PlanMaker::describe() {
   }
   plan.own->contract.customInChunks = contract.collective == Collective::Custom ? in : 0;
   plan.own->contract.customOutChunks = contract.collective == Collective::Custom ? out : 0;
-  bool gathers =
-      contract.collective == Collective::AllGather || contract.collective == Collective::Gather;
-  inOut = gathers ? BufferType::Output : BufferType::Input;
+  // The larger one begins where `inout` does.
+  inOut = out > in ? BufferType::Output : BufferType::Input;
   for (size_t rank = 0; rank < program.ranks.size(); ++rank) {
     Gpu &gpu = plan.gpus.emplace_back();
     gpu.inputChunks = in;
@@ -129,8 +128,8 @@ BufferUse PlanMaker::useOf(int32_t rank, const Operand &operand, int32_t count) 
   bool remote = operand.kind == Operand::Kind::Peer && operand.peer != rank;
   use.kind = remote ? BufferUse::Kind::Remote : BufferUse::Kind::Local;
   use.remote = remote ? operand.peer : -1;
-  use.type = buffer.role == Role::In    ? BufferType::Input
-             : buffer.role == Role::Out ? BufferType::Output
+  use.type = buffer.role == Role::In      ? BufferType::Input
+             : buffer.role == Role::Out   ? BufferType::Output
              : buffer.role == Role::InOut ? inOut
                                           : BufferType::Scratch;
   use.index = operand.chunk + scratchOffsets[size_t(operand.buffer)];
@@ -177,7 +176,8 @@ void PlanMaker::connect(int32_t a, int32_t b) {
   auto firstOf = [&](bool port, int32_t rank) {
     return int32_t((port ? plan.gpus[size_t(rank)].port : plan.gpus[size_t(rank)].memory).size());
   };
-  int32_t bases[2][2] = {{firstOf(false, a), firstOf(true, a)}, {firstOf(false, b), firstOf(true, b)}};
+  int32_t bases[2][2] = {{firstOf(false, a), firstOf(true, a)},
+                         {firstOf(false, b), firstOf(true, b)}};
   for (int s = 0; s < 2; ++s) {
     Side &side = sides[s];
     const std::vector<model::Channel> &mine = program.ranks[size_t(side.rank)].channels;
@@ -209,7 +209,8 @@ void PlanMaker::connect(int32_t a, int32_t b) {
   }
   for (const Side &side : sides) {
     Gpu &gpu = plan.gpus[size_t(side.rank)];
-    gpu.memory.resize(gpu.memory.size() + std::max(sides[0].memory, sides[1].memory), {side.peer, {}});
+    gpu.memory.resize(gpu.memory.size() + std::max(sides[0].memory, sides[1].memory),
+                      {side.peer, {}});
     gpu.port.resize(gpu.port.size() + std::max(sides[0].port, sides[1].port), {side.peer, {}});
   }
 }
@@ -234,8 +235,8 @@ void PlanMaker::findEnds() {
         continue;
       }
       Gpu &gpu = plan.gpus[size_t(rank)];
-      auto [it, isNew] = local.try_emplace(
-          channel.tag, End{End::Kind::Semaphore, int32_t(gpu.semaphores.size())});
+      auto [it, isNew] =
+          local.try_emplace(channel.tag, End{End::Kind::Semaphore, int32_t(gpu.semaphores.size())});
       if (isNew)
         gpu.semaphores.push_back(0);
       ends[size_t(rank)][c] = it->second;
@@ -356,8 +357,9 @@ Plan PlanMaker::make() {
   int64_t chunks = 1, counted = 1;
   for (const Gpu &gpu : plan.gpus) {
     chunks = std::max({chunks, gpu.inputChunks, gpu.outputChunks, gpu.scratchChunks});
-    counted = std::max<int64_t>(
-        1, foreign.contract.collective == Collective::AllGather ? gpu.outputChunks : gpu.inputChunks);
+    counted = std::max<int64_t>(1, foreign.contract.collective == Collective::AllGather
+                                       ? gpu.outputChunks
+                                       : gpu.inputChunks);
   }
   plan.maxBytes = std::numeric_limits<uint32_t>::max() / chunks * counted;
   return std::move(plan);
@@ -367,58 +369,15 @@ Plan PlanMaker::make() {
 // Whole programs
 //===----------------------------------------------------------------------===//
 
-/// The first thing that does not exist, as (loc, text).
-static std::optional<std::pair<int32_t, std::string>> findMalformed(const Foreign &foreign) {
-  const Program &program = foreign.program;
-  int64_t ranks = int64_t(program.ranks.size());
-  if (ranks == 0 || ranks != foreign.contract.ranks || ranks > maxRanks)
-    return std::pair(-1, fmt::format("a plan has 1 to {} ranks", maxRanks));
-  for (const model::RankProgram &rank : program.ranks) {
-    for (const model::Channel &channel : rank.channels)
-      if (channel.peer < 0 || channel.peer >= ranks || channel.slots < 0)
-        return std::pair(-1, fmt::format("a channel goes to rank {} of {}", channel.peer, ranks));
-    for (const Agent &agent : rank.agents)
-      for (const Instruction &instruction : agent.code) {
-        auto isChannel = [&](int32_t channel, bool slots) {
-          return channel >= 0 && size_t(channel) < rank.channels.size() &&
-                 (rank.channels[size_t(channel)].slots > 0) == slots;
-        };
-        bool transfer = instruction.kind == Instruction::Kind::Transfer;
-        bool fine = transfer ? !instruction.from.empty() && !instruction.to.empty() &&
-                                   instruction.count > 0
-                             : isChannel(instruction.channel, false);
-        for (const std::vector<Operand> *side : {&instruction.from, &instruction.to})
-          for (const Operand &operand : *side) {
-            if (operand.kind == Operand::Kind::Channel) {
-              fine &= isChannel(operand.channel, true);
-              continue;
-            }
-            fine &= operand.buffer >= 0 && size_t(operand.buffer) < program.buffers.size();
-            fine &= operand.kind == Operand::Kind::Local ||
-                    (operand.peer >= 0 && operand.peer < ranks);
-            fine = fine && operand.chunk >= 0 &&
-                   operand.chunk + instruction.count <=
-                       program.buffers[size_t(operand.buffer)].chunks;
-          }
-        if (!fine)
-          return std::pair(instruction.loc, std::string("this names a chunk, rank or channel that "
-                                                        "does not exist"));
-      }
-  }
-  return std::nullopt;
-}
-
 static std::string_view warnedOf(model::Reduction reduction) {
   return reduction == model::Reduction::Sum || reduction == model::Reduction::None
              ? std::string_view()
              : model::name(reduction);
 }
 
-std::optional<std::string> writePlan(const Foreign &foreign,
-                                     std::vector<Diagnostic> &diagnostics) {
-  if (auto malformed = findMalformed(foreign)) {
-    report(diagnostics, Diagnostic::Kind::Unsupported, {}, malformed->second).loc =
-        malformed->first;
+std::optional<std::string> writePlan(const Foreign &foreign, std::vector<Diagnostic> &diagnostics) {
+  if (auto missing = findMissing(foreign.program, foreign.contract.ranks)) {
+    report(diagnostics, Diagnostic::Kind::Unsupported, {}, missing->second).loc = missing->first;
     return std::nullopt;
   }
   std::optional<Program> program = withoutDataChannels(foreign.program, diagnostics);

@@ -158,9 +158,8 @@ FailureOr<std::optional<FormsReport>> ProgramProof::checkForms(bool disjoint, bo
 }
 
 FailureOr<std::optional<FormsReport>> ProgramProof::checkLowered() {
-  bool inout = llvm::any_of(algorithm.getBody().getOps<BufferOp>(), [](BufferOp buffer) {
-    return buffer.getRole() == BufferRole::InOut;
-  });
+  bool inout = llvm::any_of(algorithm.getBody().getOps<BufferOp>(),
+                            [](BufferOp buffer) { return buffer.getRole() == BufferRole::InOut; });
   auto forms = checkForms(!inout, true);
   if (succeeded(forms) && *forms && !inout)
     (*forms)->inPlace &= (*forms)->disjoint;

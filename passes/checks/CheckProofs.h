@@ -39,7 +39,7 @@ struct ProgramProofOptions {
 /// Which forms of the programs hold.
 struct FormsReport {
   bool disjoint = false, inPlace = false, divisible = false;
-  bool unevenSafe = false; ///< in each form that holds
+  bool unevenSafe = false;                        ///< in each form that holds
   bool exitBarrier = false, batchBarrier = false; ///< as of a report, in some form that holds
   int32_t minSlots = 0;
   uint64_t instructions = 0;        ///< of all ranks

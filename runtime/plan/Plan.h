@@ -134,7 +134,7 @@ struct KernelArgs {
   int64_t ranks = 1;
   int64_t count = 0;        ///< elements of one shard
   int64_t microBatches = 1; ///< every chunk is cut into so many slices
-  int64_t stride = 0; ///< elements between chunks in scratch and in a slot
+  int64_t stride = 0;       ///< elements between chunks in scratch and in a slot
   /// buffers[b]: this rank's memory for Plan::buffers[b].
   void *const *buffers = nullptr;
   /// peers[rank][b]: another rank's memory, valid after a wait on that rank. An address with

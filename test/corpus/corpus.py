@@ -161,6 +161,8 @@ class Corpus:
         wrong = [line for line in launches if line["wrong"] != 0]
         if wrong:
             result.problem = f"wrong result: {wrong[0]['wrong']} elements of {wrong[0]['count']}"
+        elif launches and result.verdict == "unchecked" and not any(l["count"] for l in launches):
+            result.what += f"; {len(launches)} launches"  # there are no buffers
         elif done.returncode != 0 or {l["count"] for l in launches} != {96, 4097, 8191}:
             result.problem = f"does not run: status {done.returncode}: " + \
                 one_line(done.stderr or done.stdout)

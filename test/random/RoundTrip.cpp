@@ -11,6 +11,11 @@ mlir::LogicalResult lower(mlir::ModuleOp module, llvm::StringRef via) {
   LoweringOptions options;
   options.via = via.str();
   options.slots = 2;
+  mlir::FailureOr<AlgorithmOp> algorithm = findAlgorithm(module);
+  if (mlir::failed(algorithm))
+    return mlir::failure();
+  for (unsigned i = 0; i < algorithm->getNumArguments(); ++i)
+    options.sizes[algorithm->getParameterName(i).str()] = 4;
   return runPipeline(module, buildLoweringPipeline, options);
 }
 

@@ -14,7 +14,7 @@ struct Proved {
 /// Of the programs in `module`, lowered if need be.
 Proved prove(mlir::ModuleOp module);
 
-/// Lowers `module` in place, if it is not.
+/// Lowers `module` in place, if it is not. Size parameters become 4.
 mlir::LogicalResult lower(mlir::ModuleOp module, llvm::StringRef via);
 
 struct RoundTrip {

@@ -8,7 +8,7 @@ from ._options import op_name, text, type_name, whole, wholes
 
 
 def _is_path(source):
-    return source.endswith(".mlir") and "\n" not in source
+    return source.endswith((".mlir", ".xml", ".json")) and "\n" not in source
 
 
 def compile(source, *, ranks=0, type="f32", op=None, algorithm="", sizes=None, via="", slots=2,
@@ -18,8 +18,9 @@ def compile(source, *, ranks=0, type="f32", op=None, algorithm="", sizes=None, v
     Parameters
     ----------
     source : str, os.PathLike or ccl.Algorithm
-        MLIR text; a path, if it is a path object or a text of one line that ends in ".mlir";
-        or what was built with `ccl.Algorithm`.
+        Text in MLIR, an MSCCL XML algorithm or an MSCCL++ plan in JSON; a path, if it is a path
+        object or a text of one line that ends in ".mlir", ".xml" or ".json"; or what was built
+        with `ccl.Algorithm`.
     ranks : int
         Number of ranks. Of a text it binds the size parameter that `sizes` leaves open; what
         has a fixed size must have as many. 0: as the program says.

@@ -465,6 +465,13 @@ TEST_CASE("what has no code is refused where it stands") {
   CHECK(contains(errorOf(program("%c = ccl.channel to %me + 1\nccl.block 0 { ccl.signal %c }\n")),
                  "reaches rank 2 from rank 1"));
 
+  std::string sources = "%in[0]";
+  for (int i = 0; i < 512; ++i)
+    sources += ", %in[1]";
+  CHECK(contains(
+      errorOf(program("ccl.block 0 { ccl.transfer reduce from " + sources + " to %out[0] }\n")),
+      "has 514 operands; there is code for up to 512"));
+
   std::string reduce =
       program("ccl.block 0 { ccl.transfer reduce from %in[0], %out[0] to %out[0] }\n");
   CHECK(errorOf(reduce) == "");

@@ -1,10 +1,14 @@
 #include "test/unit/Examples.h"
 #include "test/unit/frontend/Ranks.h"
 
+#include <fmt/format.h>
+
+#include <algorithm>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <string>
+#include <sys/mman.h>
 
 using namespace ccl;
 using ccl::test::contains;
@@ -126,4 +130,75 @@ TEST_CASE("program: threads compile at once") {
     thread.join();
   for (size_t i = 0; i < 3; ++i)
     CHECK(hashes[i] == hashes[i + 3]);
+}
+
+//===----------------------------------------------------------------------===//
+// Programs of other systems
+//===----------------------------------------------------------------------===//
+
+/// An MSCCL XML algorithm in which each of two ranks sends chunk `from` of its input to
+/// chunk `to` of the other's output.
+static std::string exchangeXml(std::string_view facts, int64_t chunks, int64_t from, int64_t to) {
+  std::string text = fmt::format("<algo name=\"exchange\" proto=\"Simple\" nchannels=\"1\" "
+                                 "ngpus=\"2\" nchunksperloop=\"{}\" {}>\n",
+                                 chunks, facts);
+  auto step = [&](int s, const char *type) {
+    text += fmt::format("<step s=\"{}\" type=\"{}\" srcbuf=\"i\" srcoff=\"{}\" dstbuf=\"o\" "
+                        "dstoff=\"{}\" cnt=\"1\" depid=\"-1\" deps=\"-1\" hasdep=\"0\"/>\n",
+                        s, type, from, to);
+  };
+  for (int gpu : {0, 1}) {
+    text += fmt::format("<gpu id=\"{}\" i_chunks=\"{}\" o_chunks=\"{}\" s_chunks=\"0\">\n"
+                        "<tb id=\"0\" send=\"{}\" recv=\"{}\" chan=\"0\">\n",
+                        gpu, chunks, chunks, 1 - gpu, 1 - gpu);
+    step(0, "s");
+    step(1, "r");
+    text += "</tb></gpu>\n";
+  }
+  return text + "</algo>\n";
+}
+
+TEST_CASE("program: an MSCCL XML algorithm is proved and run") {
+  // Half of an all-to-all: what a rank keeps is missing.
+  std::string half = exchangeXml("coll=\"alltoall\" inplace=\"0\"", 2, 0, 0);
+  std::string message = refusal(Program::compile(half, {}, "half.xml"), Error::Kind::program);
+  CHECK(contains(message, "half.xml:"));
+  CHECK(contains(message, "error: "));
+
+  Program program = valueOf(Program::compile(exchangeXml("coll=\"custom\" inplace=\"0\"", 1, 0, 0),
+                                             {.type = DataType::i32}));
+  CHECK(program.ranks() == 2);
+  CHECK(program.collective() == Collective::custom);
+  test::onRanks(2, [&](Communicator &rank) {
+    std::vector<int32_t> in(77, 5 + rank.rank()), out(77);
+    CHECK_OK(rank.launch(program, in.data(), out.data(), 77));
+    CHECK(out == std::vector<int32_t>(77, 6 - rank.rank()));
+  });
+
+  CHECK(contains(messageOf(Program::compile("<algo", {}, "cut.xml")), "cut.xml:1:"));
+  CHECK(contains(messageOf(Program::compile("{\"name\": 3", {}, "cut.json")), "cut.json:1:"));
+}
+
+TEST_CASE("program: offsets beyond 4 GiB") {
+  // 32 bits hold no offset of this chunk, in elements or bytes.
+  constexpr int64_t count = int64_t(1) << 20, chunk = 5120;
+  Program program = valueOf(
+      Program::compile(exchangeXml("coll=\"custom\" inplace=\"0\"", chunk + 1, chunk, chunk),
+                       {.type = DataType::i8}));
+  test::onRanks(2, [&](Communicator &rank) {
+    // Pages take memory when they are touched, which is those of one chunk.
+    auto map = [&] {
+      void *memory = mmap(nullptr, size_t((chunk + 1) * count), PROT_READ | PROT_WRITE,
+                          MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+      REQUIRE(memory != MAP_FAILED);
+      return static_cast<int8_t *>(memory);
+    };
+    int8_t *in = map(), *out = map();
+    std::fill_n(in + chunk * count, count, int8_t(7 + rank.rank()));
+    CHECK_OK(rank.launch(program, in, out, count));
+    CHECK(std::all_of(out + chunk * count, out + (chunk + 1) * count,
+                      [&](int8_t value) { return value == 8 - rank.rank(); }));
+    munmap(in, size_t((chunk + 1) * count));
+    munmap(out, size_t((chunk + 1) * count));
+  });
 }

@@ -42,6 +42,7 @@ TEST_CASE("long lines are shown in part, and keep their number") {
   CHECK(std::count(shown.begin(), shown.end(), '\n') == 2);
   CHECK(forDisplay("a\n\nb\n") == "a\n\nb\n");
   CHECK(forDisplay("") == "");
+  CHECK(forDisplay("a\tb\x1b[2J\r\n") == "a\tb [2J \n");
   // Not in the middle of a character.
   std::string accents;
   for (int i = 0; i < 200; ++i)

@@ -53,8 +53,8 @@ struct TestFile {
         "coll=\"{}\" {}>\n",
         protocol, channels, chunksPerLoop, gpus.size(), coll, attributes);
     for (size_t g = 0; g < gpus.size(); ++g) {
-      result += fmt::format("  <gpu id=\"{}\" i_chunks=\"{}\" o_chunks=\"{}\" s_chunks=\"{}\">\n", g,
-                            in, out, scratch);
+      result += fmt::format("  <gpu id=\"{}\" i_chunks=\"{}\" o_chunks=\"{}\" s_chunks=\"{}\">\n",
+                            g, in, out, scratch);
       for (size_t b = 0; b < gpus[g].size(); ++b) {
         const TestBlock &block = gpus[g][b];
         result += fmt::format("    <tb id=\"{}\" send=\"{}\" recv=\"{}\" chan=\"{}\">\n", b,

@@ -107,8 +107,9 @@ TEST_CASE("msccl malformed: places and dependences") {
 }
 
 TEST_CASE("msccl malformed: the collective") {
-  CHECK(errorOf(with("coll=\"allreduce\"", "coll=\"allmax\"")).find("1:77: coll=\"allmax\" is "
-                                                                   "unknown; there are") == 0);
+  CHECK(errorOf(with("coll=\"allreduce\"", "coll=\"allmax\""))
+            .find("1:77: coll=\"allmax\" is "
+                  "unknown; there are") == 0);
   CHECK(errorOf(with("coll=\"allreduce\"", "coll=\"send\"")) ==
         "1:77: unsupported: coll=\"send\" is no collective");
   CHECK(errorOf(with("nchunksperloop=\"1\"", "nchunksperloop=\"0\"")) ==

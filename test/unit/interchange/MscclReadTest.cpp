@@ -77,7 +77,9 @@ TEST_CASE("msccl: dependences become as few signals and waits as matter") {
   file.scratch = 3, file.in = file.out = file.chunksPerLoop = 3;
   // Block 1 waits for step 0 (whose flag is that of step 1), again for it, then for step 2.
   file.gpus = {{{-1, -1, 0, {"cpy i0 s0", "cpy i1 s1 flag", "cpy i2 s2 flag"}},
-                {-1, -1, 0,
+                {-1,
+                 -1,
+                 0,
                  {"cpy s0 o0 after 0.0", "nop - - after 0.1", "cpy s1 o1 after 0.0",
                   "cpy s2 o2 after 0.2"}}}};
   interchange::Foreign foreign = read(file.text());
@@ -220,8 +222,8 @@ TEST_CASE("msccl: what the runtimes would not take") {
   TestFile file = pairwise({"s i0 -", "rrc i0 o0"});
   CHECK(warningsOf(read(file.text())) ==
         "1:1: `algo` lacks outofplace, minBytes, maxBytes: not taken by RCCL, msccl-executor-nccl\n"
-        "5:19: type=\"rrc\": builds of 2024 refuse rcs, rrs, rrc and rrcs: not taken by RCCL (1 "
-        "more of this kind)\n");
+        "5:19: rcs, rrs, rrc and rrcs are refused by builds of 2024: not taken by RCCL (1 more of "
+        "this kind)\n");
   file.attributes = "inplace=\"0\" outofplace=\"1\" minBytes=\"0\" maxBytes=\"0\"";
   file.gpus = {{{1, 1, 0, {"s i0 -", "r - s0", "cpy i0 o0", "re s0 o0"}}},
                {{0, 0, 0, {"s i0 -", "r - s0", "cpy i0 o0", "re s0 o0"}}}};

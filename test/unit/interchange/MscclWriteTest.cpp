@@ -86,7 +86,7 @@ std::string roundTrip(const TestProgram &program, Target target = Target::None) 
   return text;
 }
 
-/// Every rank sends each of `size` chunks around the ring; all sum up.
+/// Of each chunk the sum goes once around a ring, then once more to be stored.
 interchange::Foreign ring(int32_t ranks, int32_t chunks) {
   TestFile file;
   file.chunksPerLoop = file.in = file.out = chunks;
@@ -95,16 +95,10 @@ interchange::Foreign ring(int32_t ranks, int32_t chunks) {
   file.gpus.resize(size_t(ranks));
   for (int32_t r = 0; r < ranks; ++r) {
     TestBlock block{(r + 1) % ranks, (r + ranks - 1) % ranks, 0, {}};
-    for (int32_t c = 0; c < chunks; ++c)
-      block.steps.push_back(r == 0 ? fmt::format("s i{} -", c)
-                                   : fmt::format("rrcs i{} o{}", c, c));
-    if (r == 0)
-      for (int32_t c = 0; c < chunks; ++c)
-        block.steps.insert(block.steps.begin() + 2 * c + 1, fmt::format("rcs - o{}", c));
-    else
-      for (int32_t c = 0; c < chunks; ++c)
-        block.steps.insert(block.steps.begin() + 2 * c + 1,
-                           fmt::format(r + 1 < ranks ? "rcs - o{}" : "r - o{}", c));
+    for (int32_t c = 0; c < chunks; ++c) {
+      block.steps.push_back(r == 0 ? fmt::format("s i{} -", c) : fmt::format("rrcs i{} o{}", c, c));
+      block.steps.push_back(fmt::format("{} - o{}", r + 1 < ranks ? "rcs" : "r", c));
+    }
     file.gpus[size_t(r)] = {block};
   }
   return read(file.text());
@@ -143,20 +137,18 @@ TEST_CASE("msccl write: a block with several peers becomes blocks that wait for 
 }
 
 TEST_CASE("msccl write: several sources and destinations") {
-  // 9 peers in one transfer, and the sum of 9 messages and two places.
+  // 9 peers in one transfer, and the sum of 9 messages and a place.
   TestProgram program(10, 1, 1);
-  std::vector<Operand> to, from = {at(0, 0), at(2, 0)};
-  program.add(0, transfer({at(0, 0)}, {at(2, 0)}));
-  program.foreign.program.ranks[0].agents[0].code.clear();
+  std::vector<Operand> to, from = {at(0, 0)};
   for (int32_t peer = 1; peer < 10; ++peer) {
     to.push_back(over(program.channel(0, true, peer)));
-    int32_t in = program.channel(size_t(peer), false, 0), out = program.channel(size_t(peer), true, 0);
+    int32_t in = program.channel(size_t(peer), false, 0),
+            out = program.channel(size_t(peer), true, 0);
     program.add(size_t(peer), transfer({over(in)}, {at(1, 0)}));
     program.add(size_t(peer), transfer({at(0, 0)}, {over(out)}));
     program.promise(peer, 0, 0, 0);
     program.promise(0, 0, peer, 0);
   }
-  from.pop_back();
   for (int32_t peer = 1; peer < 10; ++peer)
     from.push_back(over(program.channel(0, false, peer)));
   program.promise(0, 0, 0, 0);
@@ -220,9 +212,8 @@ TEST_CASE("msccl write: 65 steps in a block") {
     interchange::Foreign again = read(text);
     CHECK(verdictOf(again) == "ok");
     CHECK(count(text, "s=\"64\"") == (target == Target::Msccl ? 3 : 0));
-    CHECK(warningsOf(again).find("at most 64") == (target == Target::Msccl ? warningsOf(again).find(
-                                                                               "at most 64")
-                                                                         : std::string::npos));
+    if (target != Target::Msccl)
+      CHECK(warningsOf(again).find("at most 64") == std::string::npos);
   }
 }
 

@@ -89,8 +89,8 @@ llvm::Error RankMember::executeBatches(const Prepared &prepared, KernelArgs &arg
     args.endBatch = args.firstBatch + step;
     if (args.firstBatch > 0)
       if (llvm::Error e = group.meet(Operation::MicroBatch, [&] {
-            return fmt::format("launch {} of {} (hash {}), before micro-batch {}", launches,
-                               plan->program, plan->hash, args.firstBatch);
+            return fmt::format("the barrier before micro-batch {} of launch {} of {} (hash {})",
+                               args.firstBatch, launches, plan->program, plan->hash);
           }))
         return e;
     int32_t code = 0;
@@ -105,8 +105,8 @@ llvm::Error RankMember::executeBatches(const Prepared &prepared, KernelArgs &arg
   if (!plan->exitBarrier)
     return llvm::Error::success();
   return group.meet(Operation::Exit, [&] {
-    return fmt::format("launch {} of {} (hash {}), at its end", launches, plan->program,
-                       plan->hash);
+    return fmt::format("the barrier at the end of launch {} of {} (hash {})", launches,
+                       plan->program, plan->hash);
   });
 }
 

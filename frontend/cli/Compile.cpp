@@ -202,7 +202,17 @@ std::string Compiler::planJson() const {
       channel.number("slots", family.slots);
       channels.push_back(channel.str());
     }
-    line.text("symbol", kernel.symbol);
+    // Without code of its own it is a table, which the runtime executes.
+    kernel.symbol.empty() ? line.null("symbol") : line.text("symbol", kernel.symbol);
+    int64_t agents = 0, instructions = 0;
+    for (const RankAgents &rank : kernel.agents) {
+      agents += int64_t(rank.agents.size());
+      instructions += int64_t(rank.instructions.size());
+    }
+    if (!kernel.agents.empty()) {
+      line.number("agents", agents);
+      line.number("instructions", instructions);
+    }
     line.array("ranks", ranks);
     line.array("channels", channels);
     kernels.push_back(line.str());

@@ -7,6 +7,8 @@
 
 #include <fmt/format.h>
 
+#include <set>
+
 using namespace mlir;
 
 namespace ccl::interchange {
@@ -17,12 +19,13 @@ struct FormatRow {
   Format format;
   std::string_view name;
   std::optional<Foreign> (*read)(std::string_view text, std::vector<Diagnostic> &diagnostics);
+  size_t maxBytes; ///< of a text: reading takes up to 100 times that
 };
 /// Every format but ours has a reader. Files are named for their format.
 constexpr FormatRow formats[] = {
-    {Format::Mlir, "mlir", nullptr},
-    {Format::MscclXml, "xml", msccl::readXml},
-    {Format::MscclppJson, "json", mscclpp::readPlan},
+    {Format::Mlir, "mlir", nullptr, size_t(256) << 20},
+    {Format::MscclXml, "xml", msccl::readXml, size_t(256) << 20},
+    {Format::MscclppJson, "json", mscclpp::readPlan, size_t(64) << 20},
 };
 
 struct RuntimeRow {
@@ -86,33 +89,16 @@ Format formatOf(StringRef fileName, StringRef text) {
 // Diagnostics
 //===----------------------------------------------------------------------===//
 
-/// `at` gives the location of a place or of a `loc`.
-template <typename At>
-static void emit(ArrayRef<Diagnostic> diagnostics, At at) {
-  size_t shown[2] = {0, 0}, total[2] = {0, 0};
-  Location last[2] = {UnknownLoc::get(at(TextPlace(), -1).getContext()),
-                      UnknownLoc::get(at(TextPlace(), -1).getContext())};
-  for (const Diagnostic &diagnostic : diagnostics) {
-    const bool warning = diagnostic.kind == Diagnostic::Kind::Warning;
-    ++total[warning];
-    if (shown[warning] == mostShown)
-      continue;
-    ++shown[warning];
-    last[warning] = at(diagnostic.place, diagnostic.loc);
-    InFlightDiagnostic d = warning ? emitWarning(last[1]) : emitError(last[0]);
-    d << diagnostic.text;
-    for (const Diagnostic::Note &note : diagnostic.notes)
-      d.attachNote(at(note.place, note.loc)) << note.text;
-  }
-  for (bool warning : {true, false})
-    if (size_t hidden = total[warning] - shown[warning])
-      (warning ? emitWarning(last[1]) : emitError(last[0]))
-          << "and " << hidden << " more " << (warning ? "warning" : "error")
-          << (hidden == 1 ? "" : "s") << " after this place";
-}
-
-static bool isError(const Diagnostic &diagnostic) {
-  return diagnostic.kind != Diagnostic::Kind::Warning;
+/// The beginning of a line, without what a terminal would obey; not cut within a character.
+static std::string beginning(StringRef line, size_t longest) {
+  size_t length = std::min(line.size(), longest);
+  while (length < line.size() && length > 0 && (uint8_t(line[length]) & 0xc0) == 0x80)
+    --length;
+  std::string shown = line.take_front(length).str();
+  for (char &c : shown)
+    if ((uint8_t(c) < 0x20 && c != '\t') || c == 0x7f)
+      c = ' ';
+  return shown;
 }
 
 std::string forDisplay(StringRef text) {
@@ -120,17 +106,70 @@ std::string forDisplay(StringRef text) {
   std::string shown;
   while (!text.empty()) {
     auto [line, rest] = text.split('\n');
-    size_t length = std::min(line.size(), longest);
-    // Not within a character.
-    while (length < line.size() && length > 0 && (uint8_t(line[length]) & 0xc0) == 0x80)
-      --length;
-    for (char c : line.take_front(length)) // nothing that a terminal would obey
-      shown += (uint8_t(c) < 0x20 && c != '\t') || c == 0x7f ? ' ' : c;
+    shown += beginning(line, longest);
     if (line.size() < text.size())
       shown += '\n';
     text = rest;
   }
   return shown;
+}
+
+/// A message that quotes a file may be as long as the file.
+static std::string message(StringRef text) {
+  constexpr size_t longest = 1000;
+  return beginning(text, longest) + (text.size() > longest ? " ..." : "");
+}
+
+namespace {
+
+/// Shows errors or warnings: each once, and not too many.
+class Emitter {
+public:
+  explicit Emitter(bool warnings) : warnings(warnings) {}
+
+  void show(const Diagnostic &diagnostic, function_ref<Location(TextPlace, int32_t)> at) {
+    Location loc = at(diagnostic.place, diagnostic.loc);
+    // Every rank may have the same to say about one place.
+    if (!seen.emplace(loc.getAsOpaquePointer(), diagnostic.text).second)
+      return;
+    if (seen.size() > mostShown)
+      return;
+    last = loc;
+    InFlightDiagnostic d = start(loc);
+    d << message(diagnostic.text);
+    for (const Diagnostic::Note &note : diagnostic.notes)
+      d.attachNote(at(note.place, note.loc)) << message(note.text);
+  }
+
+  void end() {
+    if (seen.size() <= mostShown)
+      return;
+    const size_t hidden = seen.size() - mostShown;
+    start(*last) << "and " << hidden << " more " << (warnings ? "warning" : "error")
+                 << (hidden == 1 ? "" : "s") << " after this place";
+  }
+
+private:
+  InFlightDiagnostic start(Location loc) { return warnings ? emitWarning(loc) : emitError(loc); }
+
+  const bool warnings;
+  std::set<std::pair<const void *, std::string>> seen; ///< only ever asked whether they are in
+  std::optional<Location> last;
+};
+
+} // namespace
+
+/// `at` gives the location of a place or of a `loc`.
+static void emit(ArrayRef<Diagnostic> diagnostics, function_ref<Location(TextPlace, int32_t)> at) {
+  Emitter errors(false), warnings(true);
+  for (const Diagnostic &diagnostic : diagnostics)
+    (diagnostic.kind == Diagnostic::Kind::Warning ? warnings : errors).show(diagnostic, at);
+  warnings.end();
+  errors.end();
+}
+
+static bool isError(const Diagnostic &diagnostic) {
+  return diagnostic.kind != Diagnostic::Kind::Warning;
 }
 
 //===----------------------------------------------------------------------===//
@@ -164,8 +203,16 @@ Imported readForeign(Format format, StringRef text, StringRef fileName, MLIRCont
                      bool warn) {
   Imported result;
   std::vector<Diagnostic> diagnostics;
-  result.foreign =
-      formats[size_t(format)].read(std::string_view(text.data(), text.size()), diagnostics);
+  const FormatRow &row = formats[size_t(format)];
+  if (text.size() <= row.maxBytes)
+    result.foreign = row.read(std::string_view(text.data(), text.size()), diagnostics);
+  else
+    diagnostics.push_back({Diagnostic::Kind::Unsupported,
+                           {},
+                           -1,
+                           fmt::format("{} bytes; of .{} files at most {} are read", text.size(),
+                                       row.name, row.maxBytes),
+                           {}});
   if (result.foreign && warn)
     llvm::append_range(diagnostics, result.foreign->warnings);
   auto at = [&](TextPlace place, int32_t) { return placeIn(fileName, place, context); };

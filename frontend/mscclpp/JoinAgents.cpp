@@ -186,21 +186,32 @@ void Joiner::joinSeveral(const Counter &counter, Uses &from, Uses &to) {
 void Joiner::joinCounter(Counter &counter) {
   if (!checkLoops(counter))
     return;
+  auto byAgent = [](const std::vector<Use> &uses) {
+    Uses result;
+    for (const Use &use : uses)
+      result[use.agent].push_back(use);
+    return result;
+  };
+  size_t signallers = byAgent(counter.signals).size(), waiters = byAgent(counter.waits).size();
+  size_t waits = counter.waits.size();
   spendInitial(counter);
-  Uses from, to;
-  for (const Use &use : counter.signals)
-    from[use.agent].push_back(use);
-  for (const Use &use : counter.waits)
-    to[use.agent].push_back(use);
-  if (from.size() > 1 || to.size() > 1) {
-    if (from.empty() || to.empty()) { // nobody at the other end
-      for (auto &[agent, uses] : from.empty() ? to : from)
-        from.empty() ? joinPair(counter, {}, uses) : joinPair(counter, uses, {});
-      return;
-    }
-    return joinSeveral(counter, from, to);
+  Uses from = byAgent(counter.signals), to = byAgent(counter.waits);
+  bool spent = counter.waits.size() < waits;
+  if (spent && !to.empty() && (signallers > 1 || waiters > 1)) {
+    log.unsupported(placeOf(counter.waits.front()),
+                    fmt::format("{} begins with {}, and several thread blocks share it; who takes "
+                                "which release is not determined",
+                                counter.name, counter.initial));
+    return;
   }
-  joinPair(counter, counter.signals, counter.waits);
+  if (from.size() <= 1 && to.size() <= 1)
+    return joinPair(counter, counter.signals, counter.waits);
+  if (!from.empty() && !to.empty())
+    return joinSeveral(counter, from, to);
+  for (auto &[agent, uses] : from) // nobody at the other end
+    joinPair(counter, uses, {});
+  for (auto &[agent, uses] : to)
+    joinPair(counter, {}, uses);
 }
 
 /// Whether what `written` writes is in the memory of rank `to`, or is read from rank `from`

@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <tuple>
 #include <utility>
 
 namespace ccl::mscclpp {
@@ -141,12 +142,7 @@ JsonText::JsonText(std::string_view text, std::vector<Diagnostic> &diagnostics) 
   for (size_t i = 0; i < text.size(); ++i)
     if (text[i] == '\n')
       lines.push_back(uint32_t(i) + 1);
-  if (std::optional<size_t> deep = findTooDeep()) {
-    report(diagnostics, Diagnostic::Kind::Malformed, placeAt(*deep),
-           fmt::format("arrays and objects are nested more than {} deep", maxDepth));
-    return;
-  }
-  if (!acceptedByLlvm(diagnostics))
+  if (!isJson(diagnostics))
     return;
   scanValue();
   for (const Node &node : nodes)
@@ -161,33 +157,47 @@ TextPlace JsonText::placeAt(size_t offset) const {
   return {int32_t(line), int32_t(offset - lines[line - 1]) + 1};
 }
 
-std::optional<size_t> JsonText::findTooDeep() const {
-  int depth = 0;
-  bool inString = false;
-  for (size_t i = 0; i < text.size(); ++i) {
-    char c = text[i];
-    if (inString) {
-      if (c == '\\')
-        ++i;
-      else if (c == '"')
-        inString = false;
-    } else if (c == '"') {
-      inString = true;
-    } else if (c == '[' || c == '{') {
-      if (++depth > maxDepth)
-        return i;
-    } else if (c == ']' || c == '}') {
-      --depth;
-    }
-  }
-  return std::nullopt;
-}
+namespace {
 
-bool JsonText::acceptedByLlvm(std::vector<Diagnostic> &diagnostics) const {
+/// An array or object that is not over yet: its text with a number for each array and object
+/// in it, which were checked before.
+struct Container {
+  struct Part {
+    size_t inFlat, inText; ///< where it begins
+    bool replaced = false;
+  };
+  std::string flat;
+  size_t copied = 0; ///< up to where of the text
+  std::vector<Part> parts;
+
+  explicit Container(size_t begin) : copied(begin), parts{{0, begin}} {}
+
+  void copyTo(std::string_view text, size_t end) {
+    flat += text.substr(copied, end - copied);
+    copied = end;
+  }
+  void replaceTo(size_t end) {
+    parts.push_back({flat.size(), copied, true});
+    flat += " 0 "; // apart from what stands beside it
+    copied = end;
+    parts.push_back({flat.size(), end});
+  }
+  size_t offsetInText(size_t offset) const {
+    auto part = std::upper_bound(parts.begin(), parts.end(), offset,
+                                 [](size_t at, const Part &p) { return at < p.inFlat; });
+    --part;
+    return part->inText + (part->replaced ? 0 : offset - part->inFlat);
+  }
+};
+
+} // namespace
+
+/// LLVM's opinion of a text: nothing, or where it is wrong, and how.
+static std::optional<std::pair<size_t, std::string>> findJsonError(std::string_view text) {
   llvm::Expected<llvm::json::Value> value =
       llvm::json::parse(llvm::StringRef(text.data(), text.size()));
   if (value)
-    return true;
+    return std::nullopt;
   // "[line:column, byte=offset]: message"
   std::string message = llvm::toString(value.takeError());
   size_t offset = 0;
@@ -195,17 +205,58 @@ bool JsonText::acceptedByLlvm(std::vector<Diagnostic> &diagnostics) const {
     std::from_chars(message.data() + byte + 5, message.data() + message.size(), offset);
   if (size_t end = message.find("]: "); end != std::string::npos)
     message.erase(0, end + 3);
-  report(diagnostics, Diagnostic::Kind::Malformed, placeAt(std::min(offset, text.size())),
-         fmt::format("this is not JSON: {}", message));
-  return false;
+  return std::pair(offset, std::move(message));
+}
+
+// LLVM's tree has some kilobytes for every object, and the parser recurses: so every array and
+// object is parsed for itself.
+bool JsonText::isJson(std::vector<Diagnostic> &diagnostics) const {
+  std::vector<Container> open;
+  open.emplace_back(0);
+  auto isFine = [&]() {
+    auto error = findJsonError(open.back().flat);
+    if (!error)
+      return true;
+    size_t offset = std::min(open.back().offsetInText(error->first), text.size());
+    report(diagnostics, Diagnostic::Kind::Malformed, placeAt(offset),
+           fmt::format("this is not JSON: {}", error->second));
+    return false;
+  };
+  bool inString = false;
+  for (size_t i = 0; i < text.size(); ++i) {
+    char c = text[i];
+    if (inString) {
+      i += c == '\\';
+      inString = c != '"';
+    } else if (c == '"') {
+      inString = true;
+    } else if (c == '[' || c == '{') {
+      if (open.size() > size_t(maxDepth)) {
+        report(diagnostics, Diagnostic::Kind::Malformed, placeAt(i),
+               fmt::format("arrays and objects are nested more than {} deep", maxDepth));
+        return false;
+      }
+      open.back().copyTo(text, i);
+      open.emplace_back(i);
+    } else if ((c == ']' || c == '}') && open.size() > 1) {
+      open.back().copyTo(text, i + 1);
+      if (!isFine())
+        return false;
+      open.pop_back();
+      open.back().replaceTo(i + 1);
+    }
+  }
+  open.back().copyTo(text, text.size());
+  return isFine();
 }
 
 bool JsonText::keysAreDistinct(const Node &object, std::vector<Diagnostic> &diagnostics) const {
   std::vector<const Node *> children;
   for (int32_t child = object.firstChild; child >= 0; child = nodes[size_t(child)].next)
     children.push_back(&nodes[size_t(child)]);
-  std::stable_sort(children.begin(), children.end(),
-                   [](const Node *a, const Node *b) { return a->key < b->key; });
+  std::sort(children.begin(), children.end(), [](const Node *a, const Node *b) {
+    return std::tie(a->key, a->keyBegin) < std::tie(b->key, b->keyBegin);
+  });
   auto twice = std::adjacent_find(children.begin(), children.end(),
                                   [](const Node *a, const Node *b) { return a->key == b->key; });
   if (twice == children.end())

@@ -1,8 +1,9 @@
 //===- Json.h - JSON whose values know where they stand -------------------===//
 //
-// LLVM's parser decides what is JSON (RFC 8259, UTF-8). It recurses and has no
-// positions, so the depth of nesting is limited before it is called, and a scan of what it
-// accepted makes a tree of values that point into the text. Keys of an object are distinct.
+// LLVM's parser decides what is JSON (RFC 8259, UTF-8). It recurses, has no positions and
+// large objects, so it is given every array and object for itself, and a scan of what it
+// accepted makes a tree of values that point into the text. Nesting is limited; keys of an
+// object are distinct.
 //===----------------------------------------------------------------------===//
 #pragma once
 
@@ -85,9 +86,7 @@ private:
   };
 
   interchange::TextPlace placeAt(size_t offset) const;
-  /// The offset where nesting gets too deep, or nothing.
-  std::optional<size_t> findTooDeep() const;
-  bool acceptedByLlvm(std::vector<interchange::Diagnostic> &diagnostics) const;
+  bool isJson(std::vector<interchange::Diagnostic> &diagnostics) const;
   bool keysAreDistinct(const Node &object, std::vector<interchange::Diagnostic> &diagnostics) const;
 
   // The scan, of text that is known to be JSON.

@@ -20,13 +20,14 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 TARGETS = ["xml", "json", "plan", "mlir"]
 SHARED = {"xml": "msccl-xml", "json": "mscclpp-json"}
 # Larger inputs only cost time.
-MAX_LENGTH = {"xml": 2048, "json": 4096, "plan": 4096, "mlir": 2048}
+MAX_LENGTH = {"xml": 2048, "json": 2560, "plan": 4096, "mlir": 2048}
 ENVIRONMENT = {
     # libLLVM and libMLIR come from the distribution, not instrumented: a container that they
-    # and we both fill would look overflown.
-    "ASAN_OPTIONS": "detect_container_overflow=0:detect_leaks=1:allocator_may_return_null=1:"
+    # and we both fill would look overflown, and LLVM's allocators poisoned where they are not.
+    "ASAN_OPTIONS": "detect_container_overflow=0:detect_leaks=1:allow_user_poisoning=0:"
+                    "allocator_may_return_null=1:"
                     # Faster: what is new is found again anyway.
-                    "malloc_context_size=8:quarantine_size_mb=32",
+                    "malloc_context_size=2:quarantine_size_mb=16",
     "UBSAN_OPTIONS": "print_stacktrace=1:halt_on_error=1",
 }
 SLOW = 1.0
@@ -91,19 +92,18 @@ def fuzz(target, arguments):
                    f"-artifact_prefix={found}/{target}-"]
         if arguments.seconds:
             command.append(f"-max_total_time={arguments.seconds}")
+        log = pathlib.Path(arguments.log or scratch) / f"fuzz-{target}.log"
+        log.parent.mkdir(parents=True, exist_ok=True)
         start = time.monotonic()
-        done = subprocess.run(command + [str(f) for f in folders], text=True, errors="replace",
-                              stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
-                              env={**os.environ, **ENVIRONMENT})
+        with log.open("w") as said:
+            done = subprocess.run(command + [str(f) for f in folders], stdout=subprocess.DEVNULL,
+                                  stderr=said, env={**os.environ, **ENVIRONMENT})
         seconds = time.monotonic() - start
-    if arguments.log:
-        arguments.log.mkdir(parents=True, exist_ok=True)
-        (arguments.log / f"fuzz-{target}.log").write_text(done.stderr)
-    wrong = judge(target, program, done.stderr, done.returncode, found, before)
-    stat = {name: int(value) for name, value in
-            re.findall(r"stat::(\w+):\s*(\d+)", done.stderr)}
+        output = log.read_text(errors="replace")
+    wrong = judge(target, program, output, done.returncode, found, before)
+    stat = {name: int(value) for name, value in re.findall(r"stat::(\w+):\s*(\d+)", output)}
     runs = stat.get("number_of_executed_units", 0)
-    cover = re.findall(r"cov: (\d+)", done.stderr)
+    cover = re.findall(r"cov: (\d+)", output)
     print(f"{target}: {runs} executions, {runs / max(seconds, 1e-3):.0f} a second, "
           f"{cover[-1] if cover else 0} edges, {stat.get('peak_rss_mb', 0)} MiB, "
           f"slowest under {stat.get('slowest_unit_time_sec', 0) + 1} s: "

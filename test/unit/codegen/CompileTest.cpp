@@ -167,6 +167,64 @@ TEST_CASE("an average from the cache is divided, too") {
   CHECK(numbers[1] == -2);
 }
 
+/// A lowered algorithm of two agents a rank, which send and receive chunk F first.
+static const std::string exchange = R"(
+    ccl.algorithm @exchange implements #ccl.contract<permute, to = [1, 0]> lowered {
+      %in = ccl.buffer in ranks(2) chunks(2)
+      %out = ccl.buffer out ranks(2) chunks(2)
+    }
+    ccl.program @exchange.p(%me) of @exchange ranks(0 to 2) {
+      %in = ccl.buffer in chunks(2)
+      %out = ccl.buffer out chunks(2)
+      %to = ccl.channel to 1 - %me slots 1
+      %from = ccl.channel from 1 - %me slots 1
+      ccl.block 0 {
+        ccl.transfer from %from to %out[F]
+        ccl.transfer from %from to %out[1 - F]
+      }
+      ccl.block 1 {
+        ccl.transfer from %in[F] to %to
+        ccl.transfer from %in[1 - F] to %to
+      }
+    })";
+
+static std::string exchangeFrom(int first) {
+  std::string text = exchange;
+  for (size_t at; (at = text.find("F")) != std::string::npos;)
+    text.replace(at, 1, std::to_string(first));
+  return text;
+}
+
+TEST_CASE("a lowered algorithm is proved as it is, and shares code with its like") {
+  Folder folder;
+  CompileOptions options;
+  options.type = ElementType::I32;
+  options.cacheDir = (folder.path / "cache").string();
+  Result first(exchangeFrom(0), options);
+  CAPTURE(first.source.diagnostics);
+  REQUIRE(first.ok);
+  CHECK(first.plan.disjointProved);
+  CHECK_FALSE(first.plan.inPlaceProved); // both blocks would use one place
+  CHECK(first.plan.minSlots == 1);
+  CHECK(first.stats.moves == 0);
+  CHECK(first.stats.instructions == 8);
+  CHECK_FALSE(first.stats.fromCache);
+  CHECK(first.plan.kernels[0].agents.size() == 2);
+
+  Result second(exchangeFrom(1), options);
+  REQUIRE(second.ok);
+  CHECK(second.stats.fromCache);
+  CHECK(second.plan.object == first.plan.object);
+  CHECK(second.plan.hash != first.plan.hash);
+  options.type = ElementType::F32;
+  CHECK_FALSE(Result(exchangeFrom(1), options).stats.fromCache);
+
+  // Chunk 0 is sent twice, chunk 1 never.
+  Result wrong(replaced(exchangeFrom(0), "%in[1 - 0]", "%in[0]"), options);
+  CHECK_FALSE(wrong.ok);
+  CHECK(wrong.says("holds {1.0}, wants {1.1}"));
+}
+
 TEST_CASE("one rank only") {
   CompileOptions options = ranks(64);
   options.lowering.rank = 5;

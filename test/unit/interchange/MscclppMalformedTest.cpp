@@ -68,6 +68,12 @@ TEST_CASE("what is not JSON") {
   CHECK_EQ(firstError("").substr(0, 32), "1:1: malformed: this is not JSON");
   CHECK_EQ(firstError("{\"a\": 1,\n  }").substr(0, 32), "2:4: malformed: this is not JSON");
   CHECK_EQ(firstError("\"\xff\"").substr(0, 32), "1:2: malformed: this is not JSON");
+  CHECK_EQ(firstError("{\"a\": 1[2]}").substr(0, 32), "1:8: malformed: this is not JSON");
+  CHECK_EQ(firstError("{\"a\": [2}]").substr(0, 33), "1:10: malformed: this is not JSON");
+  CHECK_EQ(firstError("{\"a\": [2, 3]]").substr(0, 33), "1:14: malformed: this is not JSON");
+  CHECK_EQ(firstError("{[1]: 2}").substr(0, 32), "1:2: malformed: this is not JSON");
+  CHECK_EQ(firstError("{\"gpus\": [{\"a\": [1, 2], b}]}").substr(0, 33),
+           "1:26: malformed: this is not JSON");
   CHECK_EQ(firstError("[1]"), "1:1: malformed: a plan is an object, not an array");
   CHECK_EQ(firstError("{\"gpus\": 7}"), "1:10: malformed: \"gpus\" is an array, not a number");
   CHECK_EQ(firstError("{}"), "1:1: malformed: a plan has no \"gpus\"");

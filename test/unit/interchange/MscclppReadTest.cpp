@@ -221,6 +221,12 @@ TEST_CASE("semaphores count") {
   CHECK_EQ(verdict(two(shape, {semaphore("acquire", 1)})), "deadlock"); // for the next launch
   CHECK_EQ(verdict(two(shape, {join({semaphore("acquire", 1), semaphore("release", 1)})})),
            "unchecked");
+  // Whoever comes first takes what is there at the beginning.
+  std::string mutex = join({semaphore("acquire", 1), semaphore("release", 1)});
+  std::vector<Diagnostic> shared;
+  CHECK_FALSE(mscclpp::readPlan(two(shape, {mutex, mutex}), shared));
+  REQUIRE_FALSE(shared.empty());
+  CHECK_EQ(shared.front().kind, Diagnostic::Kind::Unsupported);
   // One acquires what two release, all at once.
   CHECK_EQ(verdict(two(shape, {semaphore("release", 0), semaphore("release", 0),
                                join({semaphore("acquire", 0), semaphore("acquire", 0)})})),
@@ -288,6 +294,23 @@ TEST_CASE("what is fused may still race") {
                                               remote(0, "1") + ", " + remote(0, "0")),
                                            meet})}));
   CHECK_EQ(verdict(foreign), "race");
+}
+
+TEST_CASE("a copy does not wait for packets") {
+  Shape shape{"allgather", true, 1, 2, 2, "LL"};
+  auto plan = [&](std::string_view last) {
+    return two(shape, {join({op("ppkt", local("o", "@"), remote(2, "@")),
+                             op(last, local("s", "#"), local("o", "#"))})});
+  };
+  CHECK_EQ(verdict(plan("upkt")), "ok");
+  CHECK_EQ(verdict(plan("copy")), "race");
+}
+
+TEST_CASE("signals that are left over are for the next launch") {
+  std::string signal = "{'name': 'signal', 'channel_ids': [0], 'channel_type': 'memory'}";
+  std::string wait = "{'name': 'wait', 'channel_ids': [0], 'channel_type': 'memory'}";
+  CHECK_EQ(verdict(two({"test"}, {join({signal, signal, wait, wait})})), "unchecked");
+  CHECK_EQ(verdict(two({"test"}, {join({signal, signal, wait})})), "deadlock");
 }
 
 TEST_CASE("the k-th channel to a peer pairs with its k-th") {

@@ -374,8 +374,10 @@ TEST_CASE("a program may end with a barrier, which has the launch's deadline") {
   CAPTURE(messages[1]);
   // Rank 1 has nothing to wait for but the barrier; which rank's patience ends first is open.
   CHECK(messages[0] == messages[1]);
-  CHECK((says(messages[1], "at its end, at its entry: rank 0 did not come") ||
-         says(messages[1], "agent block 3, micro-batch 0, instruction 1 waits for rank 1")));
+  CHECK(
+      (says(messages[1], "the barrier at the end of launch 1 of agents (hash beef), at its entry: "
+                         "rank 0 did not come") ||
+       says(messages[1], "agent block 3, micro-batch 0, instruction 1 waits for rank 1")));
 }
 
 TEST_CASE("micro-batches are kept apart by barriers if the program asks for it") {

@@ -17,7 +17,7 @@ ccl.algorithm @both implements #ccl.contract<custom, sum> on @t {
   ccl.apply @ring(2) along "gpu" on %x
   ccl.pipeline {
     ccl.apply @ring(2) on %x by affine_map<(r, c, node, k) -> (node, r, k, c)> groups(2, 2)
-  } {
+  }, {
     ccl.apply @ring(2) along "node" on %x
   }
 }

@@ -39,7 +39,7 @@ Contract chooseContract(Dice &dice, const AlgorithmOptions &options) {
       Collective::AllReduce, Collective::AllReduce,     Collective::AllReduce,
       Collective::AllGather, Collective::ReduceScatter, Collective::Broadcast,
       Collective::Reduce,    Collective::Gather,        Collective::Scatter,
-      Collective::AllToAll,  Collective::Custom};
+      Collective::AllToAll,  Collective::Custom,        Collective::Permute};
   static const std::vector<int64_t> sizes = {1, 2, 2, 2, 3, 3, 4, 4, 4, 5, 6, 7, 8};
   Contract contract;
   contract.collective = options.collective.value_or(dice.pick(collectives));
@@ -51,6 +51,11 @@ Contract chooseContract(Dice &dice, const AlgorithmOptions &options) {
     contract.reduction = dice.pick(std::vector{Reduction::Sum, Reduction::Sum, Reduction::Max});
   if (hasRoot(contract.collective))
     contract.root = dice.below(contract.ranks);
+  if (contract.collective == Collective::Permute) {
+    for (int64_t rank = 0; rank < contract.ranks; ++rank)
+      contract.targets.push_back(rank);
+    dice.shuffle(contract.targets);
+  }
   if (contract.collective == Collective::Custom) {
     contract.chunks = 1;
     chooseRows(dice, contract);

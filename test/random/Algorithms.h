@@ -17,7 +17,7 @@ using soak::Dice;
 
 struct AlgorithmOptions {
   int64_t ranks = 0;                           ///< 0: 1 to 8
-  std::optional<model::Collective> collective; ///< any but permute, barrier and all_to_allv
+  std::optional<model::Collective> collective; ///< any but barrier and all_to_allv
   std::optional<bool> inOut;                   ///< one buffer for input and result
 };
 

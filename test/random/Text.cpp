@@ -60,6 +60,8 @@ std::string Writer::contractText() const {
     text += fmt::format(", {}", name(contract.reduction));
   if (hasRoot(contract.collective))
     text += fmt::format(", root = {}", contract.root);
+  if (contract.collective == Collective::Permute)
+    text += fmt::format(", to = [{}]", fmt::join(contract.targets, ", "));
   if (contract.collective != Collective::Custom)
     return text;
   std::vector<std::string> rows;

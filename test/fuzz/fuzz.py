@@ -27,7 +27,7 @@ ENVIRONMENT = {
     "ASAN_OPTIONS": "detect_container_overflow=0:detect_leaks=1:allow_user_poisoning=0:"
                     "allocator_may_return_null=1:"
                     # Faster: what is new is found again anyway.
-                    "malloc_context_size=2:quarantine_size_mb=16",
+                    "malloc_context_size=2:quarantine_size_mb=2:max_malloc_fill_size=64",
     "UBSAN_OPTIONS": "print_stacktrace=1:halt_on_error=1",
 }
 SLOW = 1.0

@@ -93,6 +93,18 @@ llvm::Error joinDistinct(std::vector<llvm::Error> errors) {
 
 } // namespace
 
+/// What a rank's body throws must neither end the process nor leave the other ranks' threads
+/// without somebody who waits for them.
+static llvm::Error guardedBody(const std::function<llvm::Error(int64_t)> &body, int64_t rank) {
+  try {
+    return body(rank);
+  } catch (const std::bad_alloc &) {
+    return makeFailure(Failure::Machine, "rank {}: out of memory", rank);
+  } catch (const std::exception &e) {
+    return makeFailure(Failure::Machine, "rank {}: {}", rank, e.what());
+  }
+}
+
 llvm::Error onEveryRank(int64_t ranks, const std::function<llvm::Error(int64_t)> &body) {
   std::vector<llvm::Error> errors;
   for (int64_t r = 0; r < ranks; ++r)
@@ -105,7 +117,7 @@ llvm::Error onEveryRank(int64_t ranks, const std::function<llvm::Error(int64_t)>
       threads.emplace_back([&, r] {
         if (gate.wait()) {
           llvm::consumeError(std::move(errors[size_t(r)]));
-          errors[size_t(r)] = body(r);
+          errors[size_t(r)] = guardedBody(body, r);
         }
       });
   } catch (const std::system_error &e) {
@@ -114,7 +126,7 @@ llvm::Error onEveryRank(int64_t ranks, const std::function<llvm::Error(int64_t)>
   gate.open(problem.empty());
   if (problem.empty() && ranks > 0) {
     llvm::consumeError(std::move(errors[0]));
-    errors[0] = body(0);
+    errors[0] = guardedBody(body, 0);
   }
   for (std::thread &thread : threads)
     thread.join();

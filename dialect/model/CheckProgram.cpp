@@ -183,15 +183,31 @@ void ProgramCheck::put(const NetworkAgent &agent, const Operand &operand,
 template <typename F>
 void ProgramCheck::forEachAccess(const NetworkAgent &agent, const Instruction &instruction,
                                  bool writes, const F &f) const {
+  if (instruction.kind != Instruction::Kind::Transfer)
+    return;
   for (const Operand &operand : writes ? instruction.to : instruction.from) {
     if (operand.kind == Operand::Kind::Channel)
       continue;
     Place place = placeOf(agent, operand);
-    if (!execution.isPlace(place, instruction.count))
+    if (!execution.isPlace(place, instruction.count) ||
+        (writes && isItself(agent, instruction, place)))
       continue;
     for (int32_t c = 0; c < instruction.count; ++c, ++place.chunk)
       f(place);
   }
+}
+
+/// Whether a destination is the only source: in place, a rank's own chunk is often copied to
+/// where it is. Whoever reads it meanwhile finds the same; but what another writes may be undone,
+/// as with any read that comes too early.
+bool ProgramCheck::isItself(const NetworkAgent &agent, const Instruction &instruction,
+                            const Place &destination) const {
+  const Operand &source = instruction.from.front();
+  if (instruction.reduce || source.kind == Operand::Kind::Channel)
+    return false;
+  Place place = placeOf(agent, source);
+  return execution.isPlace(place, instruction.count) &&
+         execution.at(place) == execution.at(destination);
 }
 
 bool ProgramCheck::prepare() {

@@ -107,6 +107,8 @@ private:
   /// Calls f(rank, chunk, contents) for every promise of the contract.
   void forEachPromise(const std::function<void(int64_t, int64_t, Contents)> &f);
   void forEachCustomPromise(const std::function<void(int64_t, int64_t, Contents)> &f);
+  /// Those that are worth a report, as many as there is room for.
+  void keepFirst(std::vector<WrongPlace> &wrong) const;
   void reportWrong(const WrongPlace &wrong);
   /// What the length of a value belongs to: see Contract::shardOf.
   std::optional<int64_t> shardOf(Contents value) const;

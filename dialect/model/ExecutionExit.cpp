@@ -55,18 +55,26 @@ void Execution::leave() {
     int64_t position = target == inout ? contract.outPosition(rank, chunk) : chunk;
     Place place{int32_t(rank), target, position};
     Contents have = contents[at(place)];
-    if (have != want && have != Multisets::poison)
-      wrong.push_back({writers[at(place)], place, want});
+    if (have == want || have == Multisets::poison)
+      return;
+    wrong.push_back({writers[at(place)], place, want});
+    if (wrong.size() == size_t(1) << 16) // there may be millions
+      keepFirst(wrong);
   });
-  // What was written first cannot come of the others: most upstream first.
-  size_t shown = std::min(wrong.size(), maxFaults - faults.size());
-  std::partial_sort(wrong.begin(), wrong.begin() + ptrdiff_t(shown), wrong.end(),
+  keepFirst(wrong);
+  for (const WrongPlace &place : wrong)
+    reportWrong(place);
+}
+
+// What was written first cannot come of the others: most upstream first.
+void Execution::keepFirst(std::vector<WrongPlace> &wrong) const {
+  size_t kept = std::min(wrong.size(), maxFaults - faults.size());
+  std::partial_sort(wrong.begin(), wrong.begin() + ptrdiff_t(kept), wrong.end(),
                     [](const WrongPlace &a, const WrongPlace &b) {
                       return std::tuple(a.writer, a.place.rank, a.place.chunk) <
                              std::tuple(b.writer, b.place.rank, b.place.chunk);
                     });
-  for (size_t i = 0; i < shown; ++i)
-    reportWrong(wrong[i]);
+  wrong.resize(kept);
 }
 
 std::string Execution::difference(Contents have, Contents want) {

@@ -52,6 +52,8 @@ private:
   template <typename F>
   void forEachAccess(const NetworkAgent &agent, const Instruction &instruction, bool writes,
                      const F &f) const;
+  bool isItself(const NetworkAgent &agent, const Instruction &instruction,
+                const Place &destination) const;
   /// What an instruction relies on, touches and tells.
   void follow(int32_t agent, int32_t instruction, const Site &site);
   void reportRace(const Races::Conflict &conflict, bool writes, const Place &place,

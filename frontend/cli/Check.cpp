@@ -85,19 +85,24 @@ static int checkInstance(Session &session, Input &input, size_t index, bool json
   Proof proof;
   if (int status = prove(session, instance, proof, /*expandAll=*/false))
     return status;
-  if (!proof.ok())
+  const bool broken = breaksClaim(input.foreign(), proof), fine = proof.ok() && !broken;
+  const std::string_view verdict =
+      broken ? model::verdict(proof.faults(), proof.contract) : proof.verdict();
+  if (!fine)
     emitFaults(proof.faults(), fallback, proof.locations());
-  warnOfClaims(input.foreign(), proof, fallback);
   if (json) {
     std::vector<std::string> faults;
-    if (!proof.ok())
+    if (!fine)
       for (const model::Fault &fault : proof.faults())
         faults.push_back(faultJson(proof, fault, fallback));
-    printJson(input.label(), proof.verdict(), faults, proof.minSlots, proof);
+    printJson(input.label(), verdict, faults, proof.minSlots, proof);
+  } else if (broken) {
+    printOut("{}: {}: in place, which the file says it may be launched; disjoint it holds\n",
+             input.label(), verdict);
   } else {
     printOut("{}\n", verdictText(input.label(), proof));
   }
-  return proof.ok() ? Fine : BadInput;
+  return fine ? Fine : BadInput;
 }
 
 static int checkFile(Session &session, const CheckFlags &flags, const std::string &file) {

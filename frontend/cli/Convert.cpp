@@ -110,7 +110,12 @@ int Converter::findTarget() {
 int Converter::proveIt() {
   if (int status = prove(session, instance, proof, /*expandAll=*/false))
     return status;
-  warnOfClaims(input.foreign(), proof, instance.op().getLoc());
+  if (breaksClaim(input.foreign(), proof)) {
+    const model::Fault &fault = proof.faults().front();
+    mlir::emitWarning(locationAt(fault.loc, proof.locations(), instance.op().getLoc()))
+        << "the file says that it may be launched in place, which is not written: "
+        << fault.message;
+  }
   if (proof.ok())
     return Fine;
   emitFaults(proof.faults(), instance.op().getLoc(), proof.locations());

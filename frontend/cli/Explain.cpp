@@ -271,7 +271,8 @@ void Explanation::printProgram() const {
   for (const Move &move : proof.moves.moves)
     halves += (move.src.rank == rank) + (move.dst.rank == rank && move.src.rank != move.dst.rank);
   if (proof.given)
-    printOut("\nRank {} executes {}:\n", rank, transfers);
+    printOut("\nRank {} executes {}{}\n", rank, transfers,
+             program.rank().agents.empty() ? "." : ":");
   else
     printOut("\nRank {} takes part in {} and executes {}:\n", rank, plural(int64_t(halves), "move"),
              transfers);

@@ -9,7 +9,9 @@
 #include <CLI/Formatter.hpp>
 #include <fmt/format.h>
 
+#include <fcntl.h>
 #include <new>
+#include <unistd.h>
 
 using namespace ccl::cli;
 
@@ -140,6 +142,12 @@ int runMain(int typed, char **words) {
 
 int main(int argc, char **argv) {
   millisecondsSinceStart(); // reads the kernel's record before anything takes time
+  // Else results would go to nowhere, and nobody would be told: here writing fails.
+  if (fcntl(STDOUT_FILENO, F_GETFD) < 0)
+    if (int null = open("/dev/null", O_RDONLY); null >= 0 && null != STDOUT_FILENO) {
+      dup2(null, STDOUT_FILENO);
+      close(null);
+    }
   // Else a file that is opened later gets the number of a closed stdout, and the results.
   if (std::error_code error = llvm::sys::Process::FixupStandardFileDescriptors())
     return MachineFailed; // there is no place to say why

@@ -42,13 +42,8 @@ std::string verdictText(const std::string &file, const Proof &proof) {
   return text;
 }
 
-void warnOfClaims(const interchange::Foreign *foreign, const Proof &proof,
-                  mlir::Location fallback) {
-  if (!foreign || !foreign->inPlace || !proof.ok() || proof.inPlace || proof.faults().empty())
-    return;
-  const model::Fault &fault = proof.faults().front();
-  mlir::emitWarning(locationAt(fault.loc, proof.locations(), fallback))
-      << "the file says that it may be launched in place, but there: " << fault.message;
+bool breaksClaim(const interchange::Foreign *foreign, const Proof &proof) {
+  return foreign && foreign->inPlace && proof.ok() && !proof.inPlace && !proof.faults().empty();
 }
 
 /// The rank whose agent executed what a fault is about, or -1.

@@ -47,9 +47,9 @@ struct Proof {
   std::string forms() const;
 };
 
-/// Warns if `foreign` (null: of no other system) says that it may be launched in place, too,
-/// and that was disproved.
-void warnOfClaims(const interchange::Foreign *foreign, const Proof &proof, mlir::Location fallback);
+/// Whether `foreign` (null: of no other system) says that it may be launched in place, too, and
+/// that was disproved. Here such launches go through a copy; elsewhere they go wrong.
+bool breaksClaim(const interchange::Foreign *foreign, const Proof &proof);
 
 /// In one line, what was proved of `file` and what follows from it, or how many faults it has.
 std::string verdictText(const std::string &file, const Proof &proof);

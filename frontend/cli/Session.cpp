@@ -165,7 +165,13 @@ int Session::usage(const std::string &message, const std::string &who) {
 }
 
 int Session::badInput(const std::string &message, const std::string &loc) {
-  return fail(Failure::Unproved, message, loc, loc.empty() ? "ccl" : loc);
+  if (!firstProblem)
+    firstProblem = Problem{message, loc};
+  const std::string who = loc.empty() ? "ccl" : loc;
+  if (!problemsAreVerdicts)
+    return fail(Failure::Unproved, message, loc, who);
+  printError("{}: error: {}\n", who, message);
+  return exitStatus(Failure::Unproved);
 }
 
 int Session::machine(const std::string &message) {

@@ -204,7 +204,15 @@ Imported readForeign(Format format, StringRef text, StringRef fileName, MLIRCont
   Imported result;
   std::vector<Diagnostic> diagnostics;
   const FormatRow &row = formats[size_t(format)];
-  if (text.size() <= row.maxBytes)
+  std::string unmarked;
+  if (text.starts_with("\xef\xbb\xbf")) { // columns stay as they are
+    unmarked = "   " + text.drop_front(3).str();
+    text = unmarked;
+  }
+  if (text.starts_with("\xff\xfe") || text.starts_with("\xfe\xff"))
+    diagnostics.push_back(
+        {Diagnostic::Kind::Malformed, {1, 1}, -1, "the text is UTF-16: save it as UTF-8", {}});
+  else if (text.size() <= row.maxBytes)
     result.foreign = row.read(std::string_view(text.data(), text.size()), diagnostics);
   else
     diagnostics.push_back({Diagnostic::Kind::Unsupported,

@@ -18,7 +18,9 @@ using model::RankProgram;
 using model::Role;
 
 /// Chunks that all steps together may move.
-constexpr int64_t movesLimit = int64_t(1) << 27;
+constexpr int64_t movesLimit = int64_t(1) << 24;
+/// Chunks of all buffers of all ranks, as many as a proof takes.
+constexpr int64_t placesLimit = int64_t(1) << 28;
 
 class Importer {
 public:
@@ -66,6 +68,18 @@ std::optional<Foreign> Importer::import() {
   if (xml)
     foreign.places.push_back(xml->place(document.node));
   addBuffers();
+  int64_t chunks = 0;
+  for (const model::Buffer &buffer : foreign.program.buffers)
+    chunks += buffer.chunks;
+  if (chunks > placesLimit / int64_t(std::max<size_t>(document.gpus.size(), 1))) {
+    diagnostics.push_back({Diagnostic::Kind::Unsupported,
+                           xml ? xml->place(document.node) : interchange::TextPlace(),
+                           -1,
+                           fmt::format("{} ranks with {} chunks each: at most {} are read",
+                                       document.gpus.size(), chunks, placesLimit),
+                           {}});
+    return std::nullopt;
+  }
   foreign.program.ranks.resize(document.gpus.size());
   for (const Gpu &gpu : document.gpus) {
     addGpu(gpu, foreign.program.ranks[size_t(gpu.id)]);
@@ -99,7 +113,9 @@ void Importer::addBuffers() {
   } else {
     buffers[0] = add("in", Role::In, contract.inChunks());
     buffers[1] = add("out", Role::Out, contract.outChunks());
-    foreign.disjoint = true, foreign.inPlace = document.inPlace;
+    // Of a custom collective `inplace` alone says nothing: see isInPlaceOnly.
+    foreign.disjoint = true;
+    foreign.inPlace = document.inPlace && document.outOfPlace.value_or(false);
   }
   int64_t scratch = all.empty() ? 1 : 0; // a program has a buffer
   for (const Gpu &gpu : document.gpus)

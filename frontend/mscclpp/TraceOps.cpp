@@ -193,7 +193,8 @@ void Tracer::traceForward(const Op &op) {
   }
 }
 
-// A group that has the sender stores a chunk where it already is, which nobody can tell.
+// A group that has the sender stores a chunk where it already is, which nobody can tell. A
+// copy of a chunk to its own place is no such thing: it writes, and may undo what others write.
 void Tracer::dropSelfCopies(Instruction &transfer) const {
   if (transfer.reduce)
     return;
@@ -213,7 +214,8 @@ void Tracer::traceReduction(const Op &op) {
   for (const BufferUse &use : op.dst)
     addOperands(op, use, item.instruction.to);
   item.instruction.reduce = item.instruction.from.size() > 1;
-  dropSelfCopies(item.instruction);
+  if (op.kind == OpKind::Gstore || op.kind == OpKind::Gstorepkt)
+    dropSelfCopies(item.instruction);
   switch (op.kind) {
   case OpKind::Cpkt: addWrites(op, 0, item); break;
   case OpKind::Gstorepkt:

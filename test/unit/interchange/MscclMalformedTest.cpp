@@ -151,10 +151,10 @@ TEST_CASE("msccl malformed: places that the collective does not have") {
 
 TEST_CASE("msccl malformed: too much is refused with the number") {
   TestFile file;
-  file.in = file.out = file.scratch = file.chunksPerLoop = 1 << 28;
-  file.gpus = {{{-1, -1, 0, {"cpy i0 o0 x268435456"}}}};
-  CHECK(errorOf(file.text()) == "2:3: unsupported: the steps so far move 268435456 chunks; at most "
-                                "134217728 are read");
+  file.in = file.out = file.scratch = file.chunksPerLoop = 1 << 26;
+  file.gpus = {{{-1, -1, 0, {"cpy i0 o0 x67108864"}}}};
+  CHECK(errorOf(file.text()) == "2:3: unsupported: the steps so far move 67108864 chunks; at most "
+                                "16777216 are read");
   std::vector<std::string> steps(100, "s i1 -");
   file = small();
   file.gpus[0][0].steps = steps;

@@ -231,3 +231,18 @@ TEST_CASE("warnings have a limit") {
   CHECK_EQ(foreign.warnings.size(), mscclpp::Log::maxWarnings + 1);
   CHECK(warns(foreign, "more warnings are not shown"));
 }
+
+TEST_CASE("a copy of a place onto itself reads and writes it") {
+  auto verdictOf = [](const std::string &source) {
+    const std::string place = "[{'type': '" + source + "', 'index': 0, 'size': 1}]";
+    Foreign plan =
+        read(two({.inPlace = true, .scratch = 1},
+                 {"{'name': 'copy', 'src_buff': " + place + ", 'dst_buff': " + place + "}"}));
+    model::ProgramReport report =
+        model::check(plan.program, plan.contract, {.inPlace = plan.inPlace});
+    CHECK(report.instructions == 2);
+    return model::verdict(report.faults, plan.contract);
+  };
+  CHECK(verdictOf("i") == "unchecked");
+  CHECK(verdictOf("s") == "uninitialized");
+}

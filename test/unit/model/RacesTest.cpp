@@ -144,6 +144,19 @@ TEST_CASE("what is read before it is written, in one order, is a race and not un
   }
 }
 
+TEST_CASE("a copy of a chunk to where it is disturbs no reader, but may undo a write") {
+  Builder b = put();
+  b.agent(0, 1) = {copy(local(1, 0), local(1, 0))};
+  ProgramReport report = b.run();
+  REQUIRE(report.faults.size() == 1);
+  CHECK(report.faults.front().kind == FaultKind::Conflict);
+  auto [to, from] = b.link(0, 0, 0);
+  b.agent(0, 1).insert(b.agent(0, 1).begin(), wait(from));
+  b.agent(0, 0).insert(b.agent(0, 0).begin() + 1, signal(to));
+  b.agent(0, 0).push_back(copy(local(1, 0), local(2, 0)));
+  CHECK(b.run().ok());
+}
+
 TEST_CASE("a read that nobody writes is uninitialized") {
   Builder b = put();
   b.agent(0, 1) = {copy(local(2, 0), local(2, 1))};
@@ -255,7 +268,7 @@ public:
     for (size_t i = 0; i < events.size(); ++i)
       for (bool writes : {false, true})
         for (const Operand &o : writes ? events[i].instruction->to : events[i].instruction->from)
-          if (o.kind != Operand::Kind::Channel)
+          if (o.kind != Operand::Kind::Channel && !(writes && isSource(events[i], o)))
             f(i, o.kind == Operand::Kind::Peer ? o.peer : events[i].rank, o.buffer, o.chunk,
               writes);
   }
@@ -288,6 +301,14 @@ public:
   }
 
 private:
+  /// A chunk that is copied to where it is, is only read.
+  static bool isSource(const Event &event, const Operand &o) {
+    if (event.instruction->from.size() != 1)
+      return false;
+    const Operand &source = event.instruction->from.front();
+    return source.kind == o.kind && source.peer == o.peer && source.buffer == o.buffer &&
+           source.chunk == o.chunk;
+  }
   void addOrder() {
     for (size_t a = 0; a < events.size(); ++a)
       for (size_t b = a + 1; b < events.size(); ++b) {

@@ -206,7 +206,8 @@ void Execution::report(Fault fault, uint64_t when) {
 void Execution::sortFaults() {
   std::vector<size_t> by(faults.size());
   std::iota(by.begin(), by.end(), size_t(0));
-  std::stable_sort(by.begin(), by.end(), [&](size_t a, size_t b) { return ages[a] < ages[b]; });
+  std::sort(by.begin(), by.end(),
+            [&](size_t a, size_t b) { return std::pair(ages[a], a) < std::pair(ages[b], b); });
   std::vector<Fault> sorted;
   for (size_t i : by)
     sorted.push_back(std::move(faults[i]));

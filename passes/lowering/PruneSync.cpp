@@ -253,7 +253,6 @@ struct PruneSync : impl::CclPruneSyncBase<PruneSync> {
     }
     for (Operation *op : llvm::reverse(waits)) {
       Operation *last = op;
-      unsigned steps = 0;
       for (Operation *next = op->getNextNode(); next; next = next->getNextNode()) {
         if (++steps > window || next->hasTrait<OpTrait::IsTerminator>() ||
             conflicts.anyIn(next, op) || sharesTag(op, next))
@@ -267,7 +266,6 @@ struct PruneSync : impl::CclPruneSyncBase<PruneSync> {
     }
     for (Operation *op : signals) {
       Operation *first = op;
-      unsigned steps = 0;
       for (Operation *previous = op->getPrevNode(); previous; previous = previous->getPrevNode()) {
         if (conflicts.anyIn(previous, op) || sharesTag(op, previous) || defines(previous, op))
           break;

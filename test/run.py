@@ -22,9 +22,9 @@ DOCTEST = re.compile(r"test cases:\s*\d+\s*\|\s*(\d+) passed\s*\|\s*(\d+) failed
 LIT_PASSED = {"PASS", "FLAKYPASS", "XFAIL"}
 LIT_SKIPPED = {"UNSUPPORTED", "SKIPPED"}
 # libLLVM and libMLIR come from the distribution, not instrumented: a container that they
-# and we both fill would look overflown.
+# and we both fill would look overflown, what they take from an allocator of LLVM's poisoned.
 SANITIZER_ENVIRONMENT = {
-    "ASAN_OPTIONS": "detect_container_overflow=0:detect_leaks=1",
+    "ASAN_OPTIONS": "detect_container_overflow=0:detect_leaks=1:allow_user_poisoning=0",
     "UBSAN_OPTIONS": "print_stacktrace=1:halt_on_error=1",
     "TSAN_OPTIONS": "halt_on_error=1",
 }

@@ -80,7 +80,8 @@ def fuzz(target, arguments):
     with tempfile.TemporaryDirectory() as scratch:
         kept = pathlib.Path(scratch) if arguments.fresh else build / "corpus" / target
         kept.mkdir(parents=True, exist_ok=True)
-        folders = [kept, ROOT / "test" / "fuzz" / "seeds" / target]
+        seeds = ROOT / "test" / "fuzz" / "seeds" / target
+        folders = [kept] + ([seeds] if seeds.is_dir() else [])  # of `plan` it makes its own
         if target == "mlir":
             folders.append(ROOT / "examples")
         shared = ROOT.parent / "shared" / "corpus" / SHARED.get(target, "-")

@@ -4,6 +4,7 @@
 #include "codegen/Cache.h"
 #include "codegen/Count.h"
 #include "codegen/Stages.h"
+#include "codegen/host/Agents.h"
 #include "codegen/host/EmitHost.h"
 #include "passes/checks/CheckProofs.h"
 
@@ -48,10 +49,7 @@ static void addUnproved(CompileStats &stats, std::string text) {
 /// What may be relied on without a proof: nothing, so lengths are assumed to differ.
 static void assumeUnproved(AlgorithmOp algorithm, Plan &plan, bool vouchedFor) {
   // The programs of a lowered algorithm with `inout` have but one form.
-  const bool inPlace = algorithm.getLowered() &&
-                       llvm::any_of(algorithm.getBody().getOps<BufferOp>(), [](BufferOp buffer) {
-                         return buffer.getRole() == BufferRole::InOut;
-                       });
+  const bool inPlace = algorithm.getLowered() && hasInOut(algorithm);
   plan.disjointProved = vouchedFor && !inPlace;
   plan.inPlaceProved = vouchedFor && inPlace;
   plan.exitBarrier = plan.batchBarrier = algorithm.getLowered();
@@ -122,24 +120,8 @@ static LogicalResult proveBySymmetry(AlgorithmOp algorithm, Plan &plan, CompileS
   return take(**forms, proof, algorithm, plan, stats);
 }
 
-/// There are no moves that could have been proved.
-static LogicalResult proveLowered(AlgorithmOp algorithm, Plan &plan, CompileStats &stats) {
-  ProgramProof proof(algorithm);
-  FailureOr<std::optional<FormsReport>> forms = proof.checkLowered();
-  if (failed(forms))
-    return failure();
-  if (!*forms) {
-    addUnproved(stats, "the programs have " + proof.obstacle());
-    return success();
-  }
-  plan.divisible = (*forms)->divisible;
-  return take(**forms, proof, algorithm, plan, stats);
-}
-
 LogicalResult provePrograms(AlgorithmOp algorithm, Plan &plan, CompileStats &stats) {
   Timer timer(stats.proveMs);
-  if (algorithm.getLowered())
-    return proveLowered(algorithm, plan, stats);
   if (stats.proofPending) {
     if (failed(proveBySymmetry(algorithm, plan, stats)))
       return failure();
@@ -153,17 +135,21 @@ LogicalResult provePrograms(AlgorithmOp algorithm, Plan &plan, CompileStats &sta
     if (failed(proveMoves(algorithm, plan)))
       return failure();
   }
-  if (!plan.disjointProved && !plan.inPlaceProved)
+  const bool lowered = algorithm.getLowered();
+  if (!lowered && !plan.disjointProved && !plan.inPlaceProved)
     return success();
   ProgramProof proof(algorithm);
   FailureOr<std::optional<FormsReport>> forms =
-      proof.checkForms(plan.disjointProved, plan.inPlaceProved);
+      lowered ? proof.checkLowered() : proof.checkForms(plan.disjointProved, plan.inPlaceProved);
   if (failed(forms))
     return failure();
-  if (*forms)
-    return take(**forms, proof, algorithm, plan, stats);
-  addUnproved(stats, "the programs have " + proof.obstacle());
-  return success();
+  if (!*forms) {
+    addUnproved(stats, "the programs have " + proof.obstacle());
+    return success();
+  }
+  if (lowered) // there were no moves that could have told
+    plan.divisible = (*forms)->divisible;
+  return take(**forms, proof, algorithm, plan, stats);
 }
 
 //===----------------------------------------------------------------------===//
@@ -178,7 +164,7 @@ static HostOptions hostOptions(const CompileOptions &options, const model::Contr
 }
 
 /// To be raised when the same program gets other code, or code another ABI.
-constexpr int codeVersion = 4;
+constexpr int codeVersion = 5;
 
 /// What all code depends on, as text.
 static std::string cacheHead(const Plan &plan, const HostOptions &options) {
@@ -194,9 +180,7 @@ static std::string transfersText(const Plan &plan, const HostOptions &options) {
   std::string text = cacheHead(plan, options) + "transfers";
   for (const TransferPattern &transfer : plan.transfers)
     text += fmt::format(" {}_{}", transfer.sources, transfer.destinations);
-  for (const BufferPlan &buffer : plan.buffers)
-    text += buffer.peersRead && !buffer.peersWrite ? " read" : "";
-  return text;
+  return text + (host::mayReadRemote(plan) ? " remote" : "");
 }
 
 /// What tables say, as text that nobody reads: they may be long.
@@ -230,11 +214,10 @@ static std::string programText(AlgorithmOp algorithm, const Plan &plan,
     return tablesText(plan, options);
   std::string text = cacheHead(plan, options);
   llvm::raw_string_ostream stream(text);
-  for (auto program : algorithm->getParentOfType<ModuleOp>().getOps<ProgramOp>())
-    if (program.getAlgorithm() == algorithm.getSymName()) {
-      program->print(stream, OpPrintingFlags().useLocalScope());
-      stream << '\n';
-    }
+  for (ProgramOp program : getPrograms(algorithm)) {
+    program->print(stream, OpPrintingFlags().useLocalScope());
+    stream << '\n';
+  }
   return text;
 }
 

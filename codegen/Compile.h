@@ -40,7 +40,8 @@ mlir::FailureOr<Plan> compile(mlir::ModuleOp module, const CompileOptions &optio
 /// The steps of `compile`, for tools that stop in between.
 /// Proves a specialized algorithm: fills the contract, disjointProved, inPlaceProved
 /// and divisible. Emits the faults and fails if neither form holds. The proof of an
-/// algorithm with many moves is left to provePrograms (stats.proofPending).
+/// algorithm with many moves is left to provePrograms (stats.proofPending), and that of a
+/// lowered one, which has none.
 mlir::LogicalResult proveAlgorithm(mlir::ModuleOp module, AlgorithmOp algorithm, Plan &plan,
                                    CompileStats &stats);
 /// Proves the lowered programs of all ranks for the slots that they name, and finds

@@ -92,9 +92,7 @@ uint64_t countMoves(AlgorithmOp algorithm, uint64_t limit) {
 
 uint64_t countInstructions(AlgorithmOp algorithm, uint64_t limit) {
   uint64_t total = 0;
-  for (auto program : algorithm->getParentOfType<ModuleOp>().getOps<ProgramOp>()) {
-    if (program.getAlgorithm() != algorithm.getSymName())
-      continue;
+  for (ProgramOp program : getPrograms(algorithm)) {
     for (int64_t rank : program.getRankList()) {
       Environment environment;
       if (Value me = program.getMe())

@@ -208,10 +208,9 @@ static LogicalResult verifyCoverage(AlgorithmOp algorithm) {
   for (auto buffer : algorithm.getBody().getOps<BufferOp>())
     ranks = product(buffer.getRankShape().value_or(SmallVector<int64_t>()));
   SmallVector<std::pair<int64_t, int64_t>> intervals;
-  for (auto program : algorithm->getParentRegion()->getOps<ProgramOp>())
-    if (program.getAlgorithm() == algorithm.getSymName())
-      for (size_t i = 0; i + 1 < program.getRanks().size(); i += 2)
-        intervals.emplace_back(program.getRanks()[i], program.getRanks()[i + 1]);
+  for (ProgramOp program : getPrograms(algorithm))
+    for (size_t i = 0; i + 1 < program.getRanks().size(); i += 2)
+      intervals.emplace_back(program.getRanks()[i], program.getRanks()[i + 1]);
   llvm::sort(intervals);
   int64_t next = 0;
   for (auto [begin, end] : intervals) {
@@ -224,6 +223,11 @@ static LogicalResult verifyCoverage(AlgorithmOp algorithm) {
   if (next < ranks || intervals.empty()) // algorithm_c6
     return algorithm.emitOpError() << "is lowered, but rank " << next << " has no program";
   return success();
+}
+
+bool hasInOut(AlgorithmOp algorithm) {
+  return llvm::any_of(algorithm.getBody().getOps<BufferOp>(),
+                      [](BufferOp buffer) { return buffer.getRole() == BufferRole::InOut; });
 }
 
 LogicalResult AlgorithmOp::verifySymbolUses(SymbolTableCollection &symbols) {

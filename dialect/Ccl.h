@@ -83,6 +83,11 @@ std::optional<MoveRef> getMove(mlir::Operation *op);
 /// buffers do not fit the collective.
 mlir::FailureOr<model::Contract> getModelContract(AlgorithmOp algorithm);
 
+/// The programs of `algorithm` in its module, in order.
+llvm::SmallVector<ProgramOp> getPrograms(AlgorithmOp algorithm);
+/// Whether input and output are one buffer.
+bool hasInOut(AlgorithmOp algorithm);
+
 /// The plain form of a topology.
 model::Topology getModelTopology(TopologyOp topology);
 

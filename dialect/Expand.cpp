@@ -383,6 +383,7 @@ public:
       return most->emitOpError() << "executes more than " << limit << " instructions";
     this->channels = &channels;
     channelNumbers.clear();
+    channelOps.clear();
     if (program.getMe())
       registers[registers.number(program.getMe())] = rank;
     for (Operation &agent : program.getBlock()) {
@@ -394,6 +395,9 @@ public:
     }
     return success();
   }
+
+  /// Of the last run: the op that was used first for each channel.
+  ArrayRef<ChannelOp> getChannelOps() const { return channelOps; }
 
 private:
   /// Fails when `visit` wants no more.
@@ -485,8 +489,10 @@ private:
                      int32_t(op.getTag()), int32_t(op.getSlots())};
     auto key = std::make_tuple(c.to, c.peer, c.tag, c.slots);
     auto [it, isNew] = channelNumbers.try_emplace(key, int32_t(channels->size()));
-    if (isNew)
+    if (isNew) {
       channels->push_back(c);
+      channelOps.push_back(op);
+    }
     return it->second;
   }
 
@@ -496,6 +502,7 @@ private:
   DenseMap<Operation *, std::unique_ptr<Sides>> sides;
   std::map<std::tuple<bool, int32_t, int32_t, int32_t>, int32_t> channelNumbers;
   std::vector<model::Channel> *channels = nullptr;
+  SmallVector<ChannelOp> channelOps;
   model::Instruction current;
 };
 
@@ -525,15 +532,22 @@ LogicalResult expandRank(ProgramInterpreter &interpreter, int64_t rank, model::R
     int64_t id = proxy ? cast<ProxyOp>(agent).getId() : cast<BlockOp>(agent).getId();
     out.agents.push_back({proxy, int32_t(id), {}});
   };
-  auto visit = [&](Operation *instruction, const model::Instruction &decoded) {
-    auto [it, isNew] = locationNumbers.try_emplace(instruction, 0);
+  auto numberOf = [&](Operation *op) {
+    auto [it, isNew] = locationNumbers.try_emplace(op, 0);
     if (isNew)
-      it->second = addLocation(locations, instruction->getLoc());
+      it->second = addLocation(locations, op->getLoc());
+    return it->second;
+  };
+  auto visit = [&](Operation *instruction, const model::Instruction &decoded) {
     out.agents.back().code.push_back(decoded);
-    out.agents.back().code.back().loc = it->second;
+    out.agents.back().code.back().loc = numberOf(instruction);
     return true;
   };
-  return interpreter.run(rank, out.channels, enter, visit);
+  if (failed(interpreter.run(rank, out.channels, enter, visit)))
+    return failure();
+  for (auto [channel, op] : llvm::zip_equal(out.channels, interpreter.getChannelOps()))
+    channel.loc = numberOf(op);
+  return success();
 }
 
 /// Adds the programs of `op`'s ranks to `program`.
@@ -567,10 +581,8 @@ FailureOr<model::Program> expandPrograms(AlgorithmOp algorithm, LocationTable &l
     return failure();
   model::Program program;
   program.ranks.resize(contract->ranks);
-  auto module = algorithm->getParentOfType<ModuleOp>();
-  for (auto op : module.getOps<ProgramOp>())
-    if (op.getAlgorithm() == algorithm.getSymName() &&
-        failed(expandProgram(op, program, locations)))
+  for (ProgramOp op : getPrograms(algorithm))
+    if (failed(expandProgram(op, program, locations)))
       return failure();
   return program;
 }

@@ -383,6 +383,14 @@ static std::optional<GuardedPlace> guardedPlace(Op op) {
                       int64_t(op.getCount())};
 }
 
+SmallVector<ProgramOp> getPrograms(AlgorithmOp algorithm) {
+  SmallVector<ProgramOp> programs;
+  for (auto program : algorithm->getParentRegion()->getOps<ProgramOp>())
+    if (program.getAlgorithm() == algorithm.getSymName())
+      programs.push_back(program);
+  return programs;
+}
+
 std::optional<GuardedPlace> getGuardedPlace(Operation *op) {
   if (auto signal = dyn_cast<SignalOp>(op))
     return guardedPlace(signal);

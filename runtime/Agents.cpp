@@ -176,9 +176,6 @@ int32_t Agents::move(KernelArgs &args, const AgentInstruction &instruction, size
     pointers[o] = reinterpret_cast<char *>(place.base + uintptr_t(start * elementBytes));
     owners[o] = place.owner;
   }
-  // A chunk that is where it should go: others may be reading it.
-  if (operands == 2 && pointers[0] == pointers[1])
-    return 0;
   return functions.transfers[size_t(instruction.pattern)](&args, pointers.data(), owners.data(),
                                                           length);
 }

@@ -85,10 +85,6 @@ std::string_view name(Operation operation) {
   return "?";
 }
 
-std::string agentName(int64_t number) {
-  return fmt::format("{} {}", number % 2 ? "proxy" : "block", number / 2);
-}
-
 uint64_t fingerprint(std::string_view text) {
   uint64_t hash = 14695981039346656037ull; // FNV-1a
   for (unsigned char c : text)

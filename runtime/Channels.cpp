@@ -12,6 +12,10 @@ llvm::Error malformed(fmt::format_string<T...> format, T &&...values) {
                      fmt::format(format, std::forward<T>(values)...));
 }
 
+std::string_view nameOf(const KernelPlan &kernel) {
+  return kernel.symbol.empty() ? "a table" : std::string_view(kernel.symbol);
+}
+
 } // namespace
 
 void ChannelSet::takeBlocks(std::vector<Block> &large, std::vector<Block> &tables) {
@@ -24,17 +28,17 @@ void ChannelSet::takeBlocks(std::vector<Block> &large, std::vector<Block> &table
 /// Calls visit(family, index of the family, peer) for every channel end of the kernel.
 llvm::Error ChannelSet::forEachEnd(const KernelPlan &kernel, size_t indexInSet, Visit visit) const {
   if (kernel.peers.size() < kernel.channels.size())
-    return malformed("{} has {} channel families, but peers of {}", kernel.symbol,
+    return malformed("{} has {} channel families, but peers of {}", nameOf(kernel),
                      kernel.channels.size(), kernel.peers.size());
   for (size_t f = 0; f < kernel.channels.size(); ++f) {
     const ChannelFamily &family = kernel.channels[f];
     if (indexInSet >= kernel.peers[f].size())
-      return malformed("{} names no peers of rank {} for channel family {}", kernel.symbol, rank,
+      return malformed("{} names no peers of rank {} for channel family {}", nameOf(kernel), rank,
                        f);
     for (int32_t peer : kernel.peers[f][indexInSet]) {
       if (peer < 0 || peer >= ranks || family.slots < 0)
-        return malformed("{} gives rank {} a channel to rank {} of {} with {} slots", kernel.symbol,
-                         rank, peer, ranks, family.slots);
+        return malformed("{} gives rank {} a channel to rank {} of {} with {} slots",
+                         nameOf(kernel), rank, peer, ranks, family.slots);
       if (llvm::Error e = visit(family, f, peer))
         return e;
     }

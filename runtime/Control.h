@@ -60,9 +60,6 @@ struct FailureRecord {
   char text[2048] = {};
 };
 
-/// "block 3", "proxy 0": of KernelArgs::agent.
-std::string agentName(int64_t number);
-
 constexpr int32_t waitsForNobody = -1, waitsForEverybody = -2;
 
 /// The part of the block that one rank owns: nobody else writes it, `lost` excepted.

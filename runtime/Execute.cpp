@@ -4,8 +4,12 @@
 
 namespace ccl {
 
-[[maybe_unused]] static llvm::Error injected(const char *where) {
-  return makeFailure(Failure::Machine, "fault injected {}", where);
+/// A rank that waits passes a place where it can be made to fail: then it has.
+static bool failsInWait(Group &group) {
+  if (!CCL_FAULT(MidSlot, group.worldRank(group.rank)))
+    return false;
+  llvm::consumeError(group.fail(faults::injected("in a wait for a slot")));
+  return true;
 }
 
 std::string RankMember::describeWait(int64_t agent, int64_t instruction, const ChannelEnd &end,
@@ -22,10 +26,8 @@ std::string RankMember::describeWait(int64_t agent, int64_t instruction, const C
 }
 
 int32_t RankMember::waitForAgents(Agents &agents) {
-  if (CCL_FAULT(MidSlot, group.worldRank(group.rank))) {
-    llvm::consumeError(group.fail(injected("in a wait for a slot")));
+  if (failsInWait(group))
     return 1;
-  }
   // A peer that several agents wait for is there once, with the first of them. Agents of this rank
   // that wait for each other say nothing about who is to blame, unless there is nobody else.
   auto peers = [&]() -> llvm::ArrayRef<Group::Awaited> {
@@ -52,10 +54,8 @@ int32_t RankMember::waitForAgents(Agents &agents) {
 
 int32_t RankMember::waitInKernel(KernelArgs *args, ChannelEnd *end, uint64_t value) {
   RankMember &self = *static_cast<RankMember *>(args->context);
-  if (CCL_FAULT(MidSlot, self.group.worldRank(self.group.rank))) {
-    llvm::consumeError(self.group.fail(injected("in a wait for a slot")));
+  if (failsInWait(self.group))
     return 1;
-  }
   auto found = [&] { return __atomic_load_n(end->arrive, __ATOMIC_ACQUIRE); };
   return int32_t(self.group.waitUntil(
       end->peer,

@@ -171,6 +171,10 @@ bool reached(Point point, int64_t rank) {
   return false;
 }
 
+llvm::Error injected(std::string_view where) {
+  return makeFailure(Failure::Machine, "fault injected {}", where);
+}
+
 CloseHook::CloseHook(std::function<void()> close) {
   State &s = state();
   std::lock_guard<std::mutex> lock(s.mutex);

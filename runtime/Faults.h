@@ -50,6 +50,8 @@ bool enabled();
 void arm(std::optional<Fault> fault);
 /// Does what is due at this point; true: the caller must fail. For CCL_FAULT.
 bool reached(Point point, int64_t rank);
+/// The error (Failure::Machine) of the caller that must fail.
+llvm::Error injected(std::string_view where);
 
 /// Registers what the action `close` does, as long as it lives. Called by the thread that
 /// passes the point; must not pass one itself.

@@ -258,7 +258,7 @@ llvm::Error Group::meet(Operation kind, std::function<std::string()> text) {
 
 llvm::Error Group::enter() {
   if (CCL_FAULT(FirstWait, worldRank(rank)))
-    return fail(makeFailure(Failure::Machine, "fault injected at the entry of an operation"));
+    return fail(faults::injected("at the entry of an operation"));
   // Release: whoever sees the arrival sees what this rank published.
   self().entered.store(operation, std::memory_order_release);
   control.arrivals.fetch_add(1, std::memory_order_acq_rel);

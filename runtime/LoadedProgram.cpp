@@ -109,18 +109,6 @@ llvm::Expected<std::shared_ptr<LoadedProgram>> LoadedProgram::load(Plan plan) {
   return LinkedProgram::link(std::move(plan));
 }
 
-const RankAgents *LoadedProgram::agents(int64_t rank) const {
-  for (const KernelPlan &kernel : thePlan.kernels) {
-    size_t index = 0;
-    for (auto [begin, end] : kernel.ranks) {
-      if (rank >= begin && rank < end && index + size_t(rank - begin) < kernel.agents.size())
-        return &kernel.agents[index + size_t(rank - begin)];
-      index += size_t(end - begin);
-    }
-  }
-  return nullptr;
-}
-
 int LoadedProgram::kernelIndex(int64_t rank) const {
   for (size_t k = 0; k < thePlan.kernels.size(); ++k)
     for (auto [begin, end] : thePlan.kernels[k].ranks)

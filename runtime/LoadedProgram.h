@@ -15,10 +15,9 @@ public:
   static llvm::Expected<std::shared_ptr<LoadedProgram>> load(Plan plan);
   virtual ~LoadedProgram() = default;
   const Plan &plan() const { return thePlan; }
-  /// Null if `rank` has nothing to do, or has agents.
+  /// Null if `rank` has nothing to do, or a table.
   virtual Kernel kernel(int64_t rank) const = 0;
-  /// What `rank` executes without code of its own, or null.
-  const RankAgents *agents(int64_t rank) const;
+  /// For the tables in the plan.
   const AgentFunctions &agentFunctions() const { return functions; }
   /// Plan::finish, or null.
   virtual FinishFunction finish() const { return nullptr; }

@@ -113,6 +113,7 @@ llvm::Error onEveryRank(int64_t ranks, const std::function<llvm::Error(int64_t)>
   std::vector<std::thread> threads;
   std::string problem;
   try {
+    threads.reserve(errors.size());
     for (int64_t r = 1; r < ranks; ++r)
       threads.emplace_back([&, r] {
         if (gate.wait()) {
@@ -120,7 +121,7 @@ llvm::Error onEveryRank(int64_t ranks, const std::function<llvm::Error(int64_t)>
           errors[size_t(r)] = guardedBody(body, r);
         }
       });
-  } catch (const std::system_error &e) {
+  } catch (const std::exception &e) { // no more threads, or no memory
     problem = fmt::format("cannot start a thread for rank {}: {}", threads.size() + 1, e.what());
   }
   gate.open(problem.empty());

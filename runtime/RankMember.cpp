@@ -6,10 +6,6 @@
 
 namespace ccl {
 
-[[maybe_unused]] static llvm::Error injected(const char *where) {
-  return makeFailure(Failure::Machine, "fault injected {}", where);
-}
-
 RankMember::RankMember(std::shared_ptr<World> world, ControlBlock *control, int64_t rank,
                        std::shared_ptr<Recording> recording)
     : group(std::move(world), control, rank), direct(group.world().canRead()),
@@ -140,14 +136,17 @@ RankMember::prepare(const std::shared_ptr<LoadedProgram> &program) {
     return facts.takeError();
   prepared.facts = *facts;
   prepared.kernel = program->kernel(group.rank);
-  if (const RankAgents *agents = program->agents(group.rank))
-    prepared.agents = std::make_unique<Agents>(plan, *agents, program->agentFunctions());
   prepared.announcement = describe(plan);
   if (recording)
     prepared.name = fmt::format("{} (hash {})", plan.program, plan.hash);
-  if (facts->kernel >= 0)
-    if (llvm::Error e = channels.open(plan.kernels[size_t(facts->kernel)], facts->indexInSet))
+  if (facts->kernel >= 0) {
+    const KernelPlan &kernel = plan.kernels[size_t(facts->kernel)];
+    if (facts->indexInSet < kernel.agents.size())
+      prepared.agents = std::make_unique<Agents>(plan, kernel.agents[facts->indexInSet],
+                                                 program->agentFunctions());
+    if (llvm::Error e = channels.open(kernel, facts->indexInSet))
       return e;
+  }
   return &programs.insert_or_assign(program.get(), std::move(prepared)).first->second;
 }
 
@@ -331,7 +330,7 @@ llvm::Error RankMember::run(const std::shared_ptr<LoadedProgram> &program, const
     if (llvm::Error e = execute(**prepared, *shape))
       return e;
     if (CCL_FAULT(LastWait, group.worldRank(group.rank)))
-      return injected("after the last wait");
+      return faults::injected("after the last wait");
     // Once it has failed, others are back from this launch: what was read of their buffers since
     // may be something else by now. Such a result must not pass for one. Slots are not used again.
     std::atomic_thread_fence(std::memory_order_acquire);
@@ -342,7 +341,7 @@ llvm::Error RankMember::run(const std::shared_ptr<LoadedProgram> &program, const
   if (recorded)
     recording->recorder.completed(*std::exchange(recorded, std::nullopt));
   if (CCL_FAULT(Exit, group.worldRank(group.rank)))
-    return injected("at the exit");
+    return faults::injected("at the exit");
   return llvm::Error::success();
 }
 

@@ -3,7 +3,7 @@
 
 #include "codegen/Count.h"
 #include "codegen/host/Abi.h"
-#include "dialect/Expand.h"
+#include "passes/checks/CheckProofs.h"
 
 #include <fmt/format.h>
 
@@ -78,8 +78,8 @@ private:
     channelIndices.clear();
     for (const model::Channel &channel : channels) {
       if (channel.peer < 0 || channel.peer >= plan.ranks())
-        return program.emitOpError("has a channel to rank ")
-               << channel.peer << ", but there are ranks 0 to " << plan.ranks() - 1;
+        return emitError(at(channel.loc)) << "a channel reaches rank " << channel.peer
+                                          << ", but there are ranks 0 to " << plan.ranks() - 1;
       auto [it, isNew] = families.try_emplace(
           std::make_tuple(channel.to, channel.tag, channel.slots), kernel.channels.size());
       if (isNew) {
@@ -92,14 +92,12 @@ private:
     return success();
   }
 
-  Location at(const model::Instruction &instruction) {
-    return instruction.loc >= 0 ? locations[size_t(instruction.loc)] : program.getLoc();
-  }
+  Location at(int32_t loc) { return locationAt(loc, locations, program.getLoc()); }
 
   LogicalResult writeInstruction(const model::Instruction &instruction, RankAgents &table) {
     using Kind = model::Instruction::Kind;
-    if (table.operands.size() > UINT32_MAX / 2 || instruction.from.size() > UINT16_MAX)
-      return emitError(at(instruction)) << "has more operands than a program may have";
+    if (table.operands.size() > UINT32_MAX / 2)
+      return emitError(at(instruction.loc)) << "has more operands than a program may have";
     AgentInstruction row;
     row.operands = uint32_t(table.operands.size());
     row.count = instruction.count;
@@ -141,14 +139,14 @@ private:
     }
     const BufferPlan &buffer = plan.buffers[size_t(operand.buffer)];
     if (operand.chunk < 0 || operand.chunk > buffer.chunks - instruction.count)
-      return emitError(at(instruction))
+      return emitError(at(instruction.loc))
              << "touches chunk " << operand.chunk + (operand.chunk < 0 ? 0 : instruction.count - 1)
              << " of " << buffer.name << ", which has chunks 0 to " << buffer.chunks - 1;
     int32_t peer = AgentOperand::own;
     if (operand.kind == model::Operand::Kind::Peer) {
       peer = operand.peer;
       if (peer < 0 || peer >= plan.ranks())
-        return emitError(at(instruction))
+        return emitError(at(instruction.loc))
                << "reaches rank " << peer << ", but there are ranks 0 to " << plan.ranks() - 1;
     }
     table.operands.push_back({peer, operand.buffer, operand.chunk});
@@ -186,8 +184,7 @@ static Function *declare(StringRef name, llvm::Type *result, ArrayRef<llvm::Type
   return function;
 }
 
-/// Whether some source of a transfer may be an address of another process.
-static bool mayReadRemote(const Plan &plan) {
+bool mayReadRemote(const Plan &plan) {
   return llvm::any_of(plan.buffers, [](const BufferPlan &buffer) {
     return buffer.peersRead && !buffer.peersWrite;
   });

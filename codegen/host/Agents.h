@@ -16,6 +16,9 @@ bool runFromTables(AlgorithmOp algorithm, llvm::ArrayRef<ProgramOp> programs);
 /// on an instruction that touches what does not exist.
 mlir::LogicalResult planAgents(ProgramOp program, Plan &plan, KernelPlan &kernel);
 
+/// Whether some source of a transfer may be an address of another process.
+bool mayReadRemote(const Plan &plan);
+
 /// Emits the functions that plan.transfers and plan.slice name.
 void emitTransfers(const Plan &plan, Patterns &patterns, llvm::Module &module);
 

@@ -24,10 +24,8 @@ static bool runsOn(ProgramOp program, int64_t rank) {
 }
 
 static SmallVector<ProgramOp> programsOf(AlgorithmOp algorithm, int64_t rank) {
-  SmallVector<ProgramOp> programs;
-  for (auto program : algorithm->getParentOfType<ModuleOp>().getOps<ProgramOp>())
-    if (program.getAlgorithm() == algorithm.getSymName() && (rank < 0 || runsOn(program, rank)))
-      programs.push_back(program);
+  SmallVector<ProgramOp> programs = getPrograms(algorithm);
+  llvm::erase_if(programs, [&](ProgramOp program) { return rank >= 0 && !runsOn(program, rank); });
   return programs;
 }
 
@@ -132,9 +130,9 @@ static LogicalResult planTransfers(ProgramOp program, PatternSet &patterns, Plan
 static int64_t agentOf(ProgramOp program) {
   for (Operation &op : program.getBlock()) {
     if (auto block = dyn_cast<BlockOp>(op))
-      return 2 * int64_t(block.getId());
+      return agentNumber(/*proxy=*/false, block.getId());
     if (auto proxy = dyn_cast<ProxyOp>(op))
-      return 2 * int64_t(proxy.getId()) + 1;
+      return agentNumber(/*proxy=*/true, proxy.getId());
   }
   return 0;
 }
@@ -195,7 +193,7 @@ static LogicalResult verifyReductions(AlgorithmOp algorithm, const HostOptions &
     return success();
   for (ProgramOp program : programsOf(algorithm, options.rank)) {
     WalkResult walk = program.walk([&](TransferOp transfer) {
-      if (!transfer.getReduce())
+      if (transfer.getFrom().size() < 2)
         return WalkResult::advance();
       transfer.emitOpError() << "cannot be generated: " << why;
       return WalkResult::interrupt();
@@ -219,11 +217,11 @@ FailureOr<std::unique_ptr<llvm::Module>> emitHost(AlgorithmOp algorithm, const H
                                                   llvm::LLVMContext &context, const Plan &plan) {
   auto module = std::make_unique<llvm::Module>(algorithm.getSymName(), context);
   host::Patterns patterns(*module, options.type, options.reduction);
-  if (!plan.slice.empty()) {
-    if (failed(verifyReductions(algorithm, options, patterns)))
-      return failure();
+  if (failed(verifyReductions(algorithm, options, patterns)))
+    return failure();
+  if (!plan.slice.empty())
     host::emitTransfers(plan, patterns, *module);
-  } else if (failed(emitKernels(algorithm, options, plan, patterns, *module)))
+  else if (failed(emitKernels(algorithm, options, plan, patterns, *module)))
     return failure();
   // With one rank nothing is reduced, and the program is no better for that.
   if (options.reduction != model::Reduction::None)

@@ -367,9 +367,6 @@ LogicalResult KernelEmitter::emitTransfer(TransferOp op) {
   SmallVector<PlaceRef> places = getFromPlaces(op);
   unsigned sources = unsigned(places.size());
   llvm::append_range(places, getToPlaces(op));
-  if (sources > 1)
-    if (std::string why = patterns.whyNotReducible(); !why.empty())
-      return op.emitOpError() << "cannot be generated: " << why;
 
   storeProgress();
   // Sources first: the order in which the checker executes a transfer.

@@ -81,6 +81,19 @@ Function *Patterns::create(StringRef name, ArrayRef<Type *> parameters,
   return function;
 }
 
+/// A destination that is the source stays as it is: others may be reading it, and a proof counts
+/// on that. Another one takes its place; if there is none, nothing is copied.
+static void leaveSourceAlone(IRBuilderBase &builder, Value *source,
+                             MutableArrayRef<Value *> destinations, Value *&n) {
+  Value *other = source;
+  for (Value *destination : destinations)
+    other = builder.CreateSelect(builder.CreateICmpEQ(destination, source), other, destination);
+  for (Value *&destination : destinations)
+    destination =
+        builder.CreateSelect(builder.CreateICmpEQ(destination, source), other, destination);
+  n = builder.CreateSelect(builder.CreateICmpEQ(other, source), builder.getInt64(0), n);
+}
+
 Function *Patterns::get(unsigned sources, unsigned destinations) {
   std::string name =
       fmt::format("{}_{}_{}", sources > 1 ? "reduce" : "copy", sources, destinations);
@@ -106,9 +119,12 @@ Function *Patterns::get(unsigned sources, unsigned destinations) {
     return elements.toMemory(builder, value);
   };
   IRBuilder<> builder(BasicBlock::Create(context, "entry", function));
-  emitLoop(builder, ArrayRef(pointers).take_front(sources), ArrayRef(pointers).drop_front(sources),
-           function->getArg(sources + destinations), sources > 1 ? elements.lanes(false) : 0,
-           combineAll);
+  Value *n = function->getArg(sources + destinations);
+  MutableArrayRef<Value *> to = MutableArrayRef<Value *>(pointers).drop_front(sources);
+  if (sources == 1)
+    leaveSourceAlone(builder, pointers.front(), to, n);
+  emitLoop(builder, ArrayRef(pointers).take_front(sources), to, n,
+           sources > 1 ? elements.lanes(false) : 0, combineAll);
   return function;
 }
 

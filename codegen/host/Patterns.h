@@ -21,7 +21,8 @@ public:
   /// "" if elements can be combined, else the reason.
   std::string whyNotReducible() const { return elements.whyNotReducible(); }
   /// Every destination becomes the combination of all sources, from left to right;
-  /// with one source, a copy of it. Several sources need `whyNotReducible` to be "".
+  /// with one source, a copy of it unless it is that source. Several sources need `whyNotReducible`
+  /// to be "".
   llvm::Function *get(unsigned sources, unsigned destinations);
   /// Emits a FinishFunction (see Plan.h) of this name, for other modules to call: it divides.
   llvm::Function *emitFinish(llvm::StringRef name);

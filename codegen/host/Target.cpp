@@ -93,8 +93,8 @@ static void describeTarget(Module &module, TargetMachine &machine, StringRef san
       continue;
     function.addFnAttr("target-cpu", host.cpu);
     function.addFnAttr("target-features", host.features);
-    if (host.processor.vectorBits ==
-        512) // most AVX-512 machines are tuned for 256 bits, right for mixed code
+    // Most AVX-512 machines are tuned for 256 bits, right for mixed code.
+    if (host.processor.vectorBits == 512)
       function.addFnAttr("prefer-vector-width", "512");
     if (sanitizer == "thread")
       function.addFnAttr(Attribute::SanitizeThread);

@@ -14,7 +14,7 @@ enum class FaultKind : uint8_t {
   Wrong,         ///< exit: a place does not hold what the contract says
   DoubleCount,   ///< a contribution would be added twice
   Uninitialized, ///< a place is read before anything was written there
-  Conflict,      ///< two accesses of one parallel step touch one place
+  Conflict,      ///< two accesses touch one place in no order: of one parallel step, two agents
   OutOfRange,    ///< rank or chunk does not exist
   Mismatch,      ///< reduced or rested chunks of different lengths
   ReadOnly,      ///< `in` is written (out of place)
@@ -65,7 +65,8 @@ AlgorithmReport check(const Moves &moves, const Contract &contract,
                       const CheckOptions &options = {});
 
 /// L2: all ranks are executed together, `slots` slots a channel (0: as written).
-/// The ranks form a deterministic data-flow network, so one schedule tells all.
+/// The ranks form a deterministic data-flow network, and races are faults: so one schedule
+/// tells all (docs/semantics.md).
 struct ProgramReport {
   std::vector<Fault> faults;
   /// The least slot count of every data channel with which no rank gets stuck, be it

@@ -79,8 +79,7 @@ Event ProgramCheck::describe(int32_t event) const {
 }
 
 Place ProgramCheck::placeOf(const NetworkAgent &agent, const Operand &operand) const {
-  int32_t rank = operand.kind == Operand::Kind::Peer ? operand.peer : agent.rank;
-  return {rank, operand.buffer, operand.chunk};
+  return {ownerOf(agent, operand), operand.buffer, operand.chunk};
 }
 
 bool ProgramCheck::exist(const NetworkAgent &agent, const Instruction &instruction,
@@ -96,13 +95,10 @@ bool ProgramCheck::exist(const NetworkAgent &agent, const Instruction &instructi
 // Chunks of one instruction go in no particular order.
 bool ProgramCheck::overlaps(const NetworkAgent &agent, const Instruction &instruction,
                             const Site &site) {
-  auto owner = [&](const Operand &operand) {
-    return operand.kind == Operand::Kind::Peer ? operand.peer : agent.rank;
-  };
   for (const Operand &from : instruction.from)
     for (const Operand &to : instruction.to) {
       if (from.kind == Operand::Kind::Channel || to.kind == Operand::Kind::Channel ||
-          owner(from) != owner(to))
+          ownerOf(agent, from) != ownerOf(agent, to))
         continue;
       Place src = placeOf(agent, from), dst = placeOf(agent, to);
       int64_t distance = int64_t(execution.at(src)) - int64_t(execution.at(dst));
@@ -180,34 +176,18 @@ void ProgramCheck::put(const NetworkAgent &agent, const Operand &operand,
 // Races
 //===----------------------------------------------------------------------===//
 
-template <typename F>
-void ProgramCheck::forEachAccess(const NetworkAgent &agent, const Instruction &instruction,
-                                 bool writes, const F &f) const {
-  if (instruction.kind != Instruction::Kind::Transfer)
-    return;
-  for (const Operand &operand : writes ? instruction.to : instruction.from) {
-    if (operand.kind == Operand::Kind::Channel)
-      continue;
-    Place place = placeOf(agent, operand);
-    if (!execution.isPlace(place, instruction.count) ||
-        (writes && isItself(agent, instruction, place)))
-      continue;
-    for (int32_t c = 0; c < instruction.count; ++c, ++place.chunk)
-      f(place);
-  }
-}
-
 /// Whether a destination is the only source: in place, a rank's own chunk is often copied to
 /// where it is. Whoever reads it meanwhile finds the same; but what another writes may be undone,
 /// as with any read that comes too early.
 bool ProgramCheck::isItself(const NetworkAgent &agent, const Instruction &instruction,
-                            const Place &destination) const {
+                            const Operand &destination) const {
   const Operand &source = instruction.from.front();
-  if (instruction.reduce || source.kind == Operand::Kind::Channel)
+  if (instruction.reduce || source.kind == Operand::Kind::Channel ||
+      ownerOf(agent, source) != ownerOf(agent, destination))
     return false;
   Place place = placeOf(agent, source);
   return execution.isPlace(place, instruction.count) &&
-         execution.at(place) == execution.at(destination);
+         execution.at(place) == execution.at(placeOf(agent, destination));
 }
 
 bool ProgramCheck::prepare() {
@@ -216,7 +196,7 @@ bool ProgramCheck::prepare() {
     const NetworkAgent &agent = network.agents()[number];
     for (const Instruction &instruction : agent.agent->code)
       for (bool writes : {false, true})
-        forEachAccess(agent, instruction, writes, [&](const Place &place) {
+        forEachAccess(agent, instruction, writes, [&](const Operand &, const Place &place) {
           races->touch(execution.at(place), place.rank, int32_t(number));
         });
   }
@@ -226,31 +206,27 @@ bool ProgramCheck::prepare() {
 }
 
 void ProgramCheck::follow(int32_t number, int32_t index, const Site &site) {
-  const NetworkAgent &agent = network.agents()[size_t(number)];
-  const Instruction &instruction = agent.agent->code[size_t(index)];
-  races->begin(number, index);
-  auto onLinks = [&](const std::vector<Operand> &operands, auto &&use) {
-    for (const Operand &operand : operands)
-      if (operand.kind == Operand::Kind::Channel)
-        use(network.linkOf(agent.rank, operand.channel));
+  struct Order {
+    ProgramCheck &check;
+    const Site &site;
+    bool isScratch(const Place &place) const {
+      return check.network.buffers()[size_t(place.buffer)].role == Role::Scratch;
+    }
+    void takes(int32_t link) { check.races->receive(link); }
+    void sends(int32_t link) { check.races->send(link); }
+    void reads(const Operand &, const Place &place) {
+      if (auto conflict =
+              check.races->read(check.execution.at(place), place.rank, isScratch(place)))
+        check.reportRace(*conflict, /*writes=*/false, place, site);
+    }
+    void writes(const Operand &, const Place &place) {
+      if (auto conflict =
+              check.races->write(check.execution.at(place), place.rank, isScratch(place)))
+        check.reportRace(*conflict, /*writes=*/true, place, site);
+    }
   };
-  auto receive = [&](int32_t link) { races->receive(link); };
-  auto send = [&](int32_t link) { races->send(link); };
-  if (instruction.kind == Instruction::Kind::Wait)
-    return receive(network.linkOf(agent.rank, instruction.channel));
-  if (instruction.kind == Instruction::Kind::Signal)
-    return send(network.linkOf(agent.rank, instruction.channel));
-  onLinks(instruction.from, receive);
-  for (bool writes : {false, true})
-    forEachAccess(agent, instruction, writes, [&](const Place &place) {
-      size_t at = execution.at(place);
-      bool scratch = network.buffers()[size_t(place.buffer)].role == Role::Scratch;
-      std::optional<Races::Conflict> conflict =
-          writes ? races->write(at, place.rank, scratch) : races->read(at, place.rank, scratch);
-      if (conflict)
-        reportRace(*conflict, writes, place, site);
-    });
-  onLinks(instruction.to, send);
+  races->begin(number, index, execution.now);
+  tell(network.agents()[size_t(number)], index, Order{*this, site});
 }
 
 void ProgramCheck::reportRace(const Races::Conflict &conflict, bool writes, const Place &place,

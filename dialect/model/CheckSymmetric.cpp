@@ -38,7 +38,6 @@ private:
   Contents shifted(int64_t shift, Contents value);
   bool needsOrder() const;
   void follow(const NetworkAgent &agent, int32_t index);
-  void access(const NetworkAgent &agent, int32_t index, bool writes);
 
   const Program &rankZero;
   const Contract &contract;
@@ -108,42 +107,33 @@ bool SymmetricCheck::prepare() {
   return doubt.empty();
 }
 
-void SymmetricCheck::access(const NetworkAgent &agent, int32_t index, bool writes) {
-  const Instruction &instruction = agent.agent->code[size_t(index)];
-  for (const Operand &operand : writes ? instruction.to : instruction.from) {
-    if (operand.kind == Operand::Kind::Channel)
-      continue;
-    Place place = placeOf(agent, operand);
-    if (!execution.isPlace(place, instruction.count))
-      continue;
-    int64_t rank = operand.kind == Operand::Kind::Peer ? group.inverse(operand.peer) : 0;
-    int32_t event = int32_t(agent.firstEvent) + index;
-    for (int32_t c = 0; c < instruction.count; ++c, ++place.chunk) {
-      size_t at = execution.at(place);
-      if (!(writes ? peers->write(at, rank, event) : peers->read(at, rank, event)) && doubt.empty())
-        doubt = fmt::format("{}: nothing orders it with another access to {}[{}]",
-                            network.str(agent.index, index),
-                            rankZero.buffers[size_t(operand.buffer)].name, operand.chunk);
-    }
-  }
-}
-
 /// The order that an instruction adds to and relies on.
 void SymmetricCheck::follow(const NetworkAgent &agent, int32_t index) {
-  const Instruction &instruction = agent.agent->code[size_t(index)];
-  int32_t event = int32_t(agent.firstEvent) + index;
-  if (instruction.kind == Instruction::Kind::Wait)
-    return peers->receive(network.linkOf(0, instruction.channel), event);
-  if (instruction.kind == Instruction::Kind::Signal)
-    return peers->send(network.linkOf(0, instruction.channel), event);
-  for (const Operand &operand : instruction.from)
-    if (operand.kind == Operand::Kind::Channel)
-      peers->receive(network.linkOf(0, operand.channel), event);
-  access(agent, index, /*writes=*/false);
-  access(agent, index, /*writes=*/true);
-  for (const Operand &operand : instruction.to)
-    if (operand.kind == Operand::Kind::Channel)
-      peers->send(network.linkOf(0, operand.channel), event);
+  struct Order {
+    SymmetricCheck &check;
+    const NetworkAgent &agent;
+    int32_t index;
+    int32_t event() const { return int32_t(agent.firstEvent) + index; }
+    int64_t rankOf(const Operand &operand) const {
+      return operand.kind == Operand::Kind::Peer ? check.group.inverse(operand.peer) : 0;
+    }
+    void takes(int32_t link) { check.peers->receive(link, event()); }
+    void sends(int32_t link) { check.peers->send(link, event()); }
+    void reads(const Operand &operand, const Place &place) {
+      note(check.peers->read(check.execution.at(place), rankOf(operand), event()), operand);
+    }
+    void writes(const Operand &operand, const Place &place) {
+      note(check.peers->write(check.execution.at(place), rankOf(operand), event()), operand);
+    }
+    void note(bool isOrdered, const Operand &operand) {
+      if (!isOrdered && check.doubt.empty())
+        check.doubt =
+            fmt::format("{}: nothing orders it with another access to {}[{}]",
+                        check.network.str(agent.index, index),
+                        check.rankZero.buffers[size_t(operand.buffer)].name, operand.chunk);
+    }
+  };
+  tell(agent, index, Order{*this, agent, index});
 }
 
 void SymmetricCheck::fire(int32_t agent, int32_t instruction) {

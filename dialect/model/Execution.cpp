@@ -218,10 +218,9 @@ void Execution::sortFaults() {
 void Execution::retractUninitialized(const Place &place, const Site &reader) {
   for (size_t i = faults.size(); i-- > 0;) {
     const Fault &fault = faults[i];
-    bool same = fault.kind == FaultKind::Uninitialized && fault.rank == place.rank &&
-                fault.buffer == place.buffer && fault.agent == reader.agent &&
-                fault.instruction == reader.instruction;
-    if (!same)
+    if (fault.kind != FaultKind::Uninitialized || fault.agent != reader.agent ||
+        fault.instruction != reader.instruction ||
+        at({int32_t(fault.rank), fault.buffer, fault.chunk}) != at(place))
       continue;
     faults.erase(faults.begin() + ptrdiff_t(i));
     ages.erase(ages.begin() + ptrdiff_t(i));

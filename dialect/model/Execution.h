@@ -71,7 +71,7 @@ public:
   void report(Fault fault, uint64_t when);
   /// What happened first, first.
   void sortFaults();
-  /// Reads of a place that holds nothing yet, by an event, are no faults after all.
+  /// That `reader` found nothing in the place is no fault of its own after all.
   void retractUninitialized(const Place &place, const Site &reader);
   bool isFull() const { return faults.size() >= maxFaults; }
   std::string placeName(const Place &place) const;

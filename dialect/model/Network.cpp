@@ -41,6 +41,16 @@ void Network::report(FaultKind kind, const NetworkAgent &agent, int32_t instruct
   faults->push_back(std::move(fault));
 }
 
+void Network::report(FaultKind kind, int32_t rank, const Channel &channel, std::string message) {
+  if (faults->size() >= maxFaults)
+    return;
+  Fault &fault = faults->emplace_back();
+  fault.kind = kind;
+  fault.rank = rank;
+  fault.loc = channel.loc;
+  fault.message = std::move(message);
+}
+
 void Network::addLinks() {
   struct Entry {
     int32_t src, dst, tag, rank, channel;
@@ -53,11 +63,11 @@ void Network::addLinks() {
     for (int32_t c = 0; c < int32_t(channels.size()); ++c) {
       const Channel &channel = channels[size_t(c)];
       if (channel.peer < 0 || channel.peer >= ranks) {
-        report(FaultKind::OutOfRange, {rank}, -1,
-               fmt::format("rank {}: a channel to peer {}, which is outside [0, {})", rank,
-                           channel.peer, ranks));
+        report(FaultKind::OutOfRange, rank, channel,
+               fmt::format("rank {}: a channel {} peer {}, which is outside [0, {})", rank,
+                           channel.to ? "to" : "from", channel.peer, ranks));
       } else if (channel.slots < 0) {
-        report(FaultKind::OutOfRange, {rank}, -1,
+        report(FaultKind::OutOfRange, rank, channel,
                fmt::format("rank {}: a channel with {} slots", rank, channel.slots));
       } else if (inverse) {
         entries.push_back(
@@ -80,7 +90,7 @@ void Network::addLinks() {
     const Channel &channel = program.ranks[size_t(entry.rank)].channels[size_t(entry.channel)];
     NetworkLink::End &end = channel.to ? link.to : link.from;
     if (end.exists && end.slots != channel.slots)
-      report(FaultKind::Unpaired, {entry.rank}, -1,
+      report(FaultKind::Unpaired, entry.rank, channel,
              fmt::format("rank {}: two channels {} rank {}, tag {}, with {} and {} slots",
                          entry.rank, channel.to ? "to" : "from", channel.peer, channel.tag,
                          end.slots, channel.slots));

@@ -95,6 +95,7 @@ private:
   std::pair<const Use *, const Use *> usesOf(const NetworkAgent &agent, int64_t instruction) const;
   void report(FaultKind kind, const NetworkAgent &agent, int32_t instruction, std::string message,
               std::vector<Note> notes = {});
+  void report(FaultKind kind, int32_t rank, const Channel &channel, std::string message);
   /// The tokens that a link holds at most.
   int64_t capacity(int32_t link, int32_t slots) const;
   /// The first use in [use, end) that cannot be done now, or null.

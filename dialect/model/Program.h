@@ -37,6 +37,7 @@ struct Channel {
   int32_t peer = 0;
   int32_t tag = 0;
   int32_t slots = 0; ///< 0: carries signals
+  int32_t loc = -1;
 };
 
 struct Agent {

@@ -9,7 +9,7 @@ Races::Races(const Network &network, size_t places)
 
 void Races::touch(size_t place, int32_t owner, int32_t agent) {
   int32_t &who = toucher[place];
-  bool alone = (who == untouched || who == agent) && network.agents()[size_t(agent)].rank == owner;
+  bool alone = (who == untouched || who == agent) && rankOf(agent) == owner;
   if (alone) {
     who = agent;
     return;
@@ -30,13 +30,13 @@ bool Races::prepare() {
   for (size_t i = 0; i < chains.size(); ++i)
     if (chains[i] == 0) {
       chains[i] = int32_t(chainRank.size());
-      chainRank.push_back(network.agents()[i].rank);
+      chainRank.push_back(rankOf(int32_t(i)));
     }
   // Of the other agents of a rank all that matters is that one of them was heard.
   for (size_t i = 0; i < chains.size(); ++i) {
     if (chains[i] >= 0)
       continue;
-    size_t rank = size_t(network.agents()[i].rank);
+    size_t rank = size_t(rankOf(int32_t(i)));
     if (rank >= bystanders.size())
       bystanders.resize(rank + 1, -1);
     if (bystanders[rank] < 0) {
@@ -50,10 +50,10 @@ bool Races::prepare() {
   return true;
 }
 
-void Races::begin(int32_t theAgent, int32_t theInstruction) {
+void Races::begin(int32_t theAgent, int32_t theInstruction, uint64_t theOrder) {
   agent = theAgent;
   instruction = uint32_t(theInstruction);
-  ++order;
+  order = theOrder;
 }
 
 void Races::receive(int32_t link) {
@@ -66,8 +66,7 @@ void Races::send(int32_t link) {
   Clocks::Clock told = known[size_t(agent)];
   if (int32_t chain = chains[size_t(agent)]; chain >= 0)
     clocks->set(told, chain, instruction + 1);
-  else if (chain = bystanders[size_t(network.agents()[size_t(agent)].rank)];
-           clocks->at(told, chain) == 0)
+  else if (chain = bystanders[size_t(rankOf(agent))]; clocks->at(told, chain) == 0)
     clocks->set(told, chain, 1);
   sent[size_t(link)].push_back(std::move(told));
 }
@@ -79,7 +78,7 @@ Races::History *Races::historyOf(size_t place, int32_t owner, bool scratch) {
   History &history = histories[size_t(index)];
   history.owner = owner;
   history.scratch = scratch;
-  history.foreign |= network.agents()[size_t(agent)].rank != owner;
+  history.foreign |= rankOf(agent) != owner;
   return &history;
 }
 
@@ -131,7 +130,7 @@ bool Races::isNews(const Conflict &conflict) {
 /// Whether a rank has heard of the end of every other rank's access when it leaves.
 bool Races::leavesInTime(const History &history) const {
   auto inTime = [&](const Access &access) {
-    return access.agent < 0 || network.agents()[size_t(access.agent)].rank == history.owner ||
+    return access.agent < 0 || rankOf(access.agent) == history.owner ||
            isKnown(access, leaving[size_t(history.owner)]);
   };
   return inTime(history.write) && std::all_of(history.reads.begin(), history.reads.end(), inTime);
@@ -141,10 +140,9 @@ bool Races::leavesInTime(const History &history) const {
 /// has heard anything of this micro-batch from a rank that knew of the first when it began it.
 bool Races::repeatsInTime(const Access &last, const Early &early) const {
   auto knew = [&](int32_t rank) {
-    return network.agents()[size_t(last.agent)].rank == rank ||
-           isKnown(last, leaving[size_t(rank)]);
+    return rankOf(last.agent) == rank || isKnown(last, leaving[size_t(rank)]);
   };
-  return knew(network.agents()[size_t(early.agent)].rank) ||
+  return knew(rankOf(early.agent)) ||
          clocks->any(early.known, [&](int64_t chain) { return knew(chainRank[size_t(chain)]); });
 }
 

@@ -36,7 +36,7 @@ public:
   struct Access {
     int32_t agent = -1;
     uint32_t instruction = 0;
-    uint32_t order = 0;
+    uint64_t order = 0;
   };
   /// The access with which one that has just been told conflicts.
   struct Conflict {
@@ -44,10 +44,10 @@ public:
     bool firstWrites = false;
   };
 
-  /// Instruction `instruction` of `agent` is executed. Then, in this order, what it
-  /// takes, reads, writes and sends. `owner`: the rank whose place it is; `scratch`: its
-  /// memory is the same for every micro-batch.
-  void begin(int32_t agent, int32_t instruction);
+  /// Instruction `instruction` of `agent` is executed, as the `order`-th of all. Then, in this
+  /// order, what it takes, reads, writes and sends. `owner`: the rank whose place it is; `scratch`:
+  /// its memory is the same for every micro-batch.
+  void begin(int32_t agent, int32_t instruction, uint64_t order);
   void receive(int32_t link);
   std::optional<Conflict> read(size_t place, int32_t owner, bool scratch);
   std::optional<Conflict> write(size_t place, int32_t owner, bool scratch);
@@ -74,6 +74,7 @@ private:
     bool scratch = false, foreign = false; ///< touched by other ranks
   };
 
+  int32_t rankOf(int32_t number) const { return network.agents()[size_t(number)].rank; }
   bool isKnown(const Access &access, const Clocks::Clock &clock) const {
     return clocks->at(clock, chains[size_t(access.agent)]) > access.instruction;
   }
@@ -100,7 +101,8 @@ private:
   std::vector<History> histories;
   std::set<std::pair<std::pair<int32_t, uint32_t>, std::pair<int32_t, uint32_t>>> reported;
   int32_t agent = -1;
-  uint32_t instruction = 0, order = 0;
+  uint32_t instruction = 0;
+  uint64_t order = 0;
 };
 
 } // namespace ccl::model

@@ -4,12 +4,10 @@
 #include "frontend/api/Border.h"
 #include "frontend/builder/Emit.h"
 #include "frontend/cli/CompileSettings.h"
-#include "frontend/cli/Source.h"
 #include "frontend/interchange/Formats.h"
 #include "passes/synthesis/generators/Generators.h"
 
 #include "mlir/IR/Verifier.h"
-#include "mlir/Parser/Parser.h"
 #include "llvm/Support/SourceMgr.h"
 
 #include <fmt/format.h>
@@ -46,8 +44,6 @@ private:
 
   std::optional<Error> prepare();
   std::optional<Error> parse();
-  std::optional<Error> parseText();
-  std::optional<Error> readForeign(interchange::Format format);
   std::optional<Error> generate();
   std::optional<Error> build();
   std::optional<Error> bindSizes(AlgorithmOp algorithm);
@@ -105,37 +101,18 @@ Error Compilation::refused() const {
 //===----------------------------------------------------------------------===//
 
 std::optional<Error> Compilation::parse() {
-  interchange::Format format = interchange::formatOf(source.label, source.text);
-  if (std::optional<Error> error =
-          format == interchange::Format::Mlir ? parseText() : readForeign(format))
-    return error;
+  // What other runtimes mind is no concern of who runs it here.
+  module = interchange::readFile(interchange::formatOf(source.label, source.text),
+                                 llvm::MemoryBuffer::getMemBuffer(source.text, source.label),
+                                 sources, context, /*warn=*/false)
+               .module;
+  if (!module)
+    return refused();
   mlir::FailureOr<AlgorithmOp> algorithm = findAlgorithm(*module, options.algorithm);
   if (mlir::failed(algorithm))
     return refused();
   symbol = algorithm->getSymName().str();
   return bindSizes(*algorithm);
-}
-
-std::optional<Error> Compilation::readForeign(interchange::Format format) {
-  sources.AddNewSourceBuffer(
-      llvm::MemoryBuffer::getMemBufferCopy(interchange::forDisplay(source.text), source.label),
-      llvm::SMLoc());
-  // What other runtimes mind is no concern of who runs it here.
-  module =
-      interchange::readForeign(format, source.text, source.label, context, /*warn=*/false).module;
-  return module ? std::nullopt : std::optional(refused());
-}
-
-std::optional<Error> Compilation::parseText() {
-  if (std::optional<cli::TooDeep> found = cli::findTooDeep(source.text))
-    return Error{Error::Kind::program,
-                 fmt::format("{}:{}:{}: error: {}", source.label, found->line, found->column,
-                             found->message),
-                 -1};
-  sources.AddNewSourceBuffer(llvm::MemoryBuffer::getMemBuffer(source.text, source.label),
-                             llvm::SMLoc());
-  module = mlir::parseSourceFile<mlir::ModuleOp>(sources, &context);
-  return module ? std::nullopt : std::optional(refused());
 }
 
 /// As `ccl run` does with -n and --size.

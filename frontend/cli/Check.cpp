@@ -59,11 +59,15 @@ static void printJson(const std::string &file, std::string_view verdict,
   line.print();
 }
 
-/// A file that does not get to a proof has a verdict, too: one fault, at the first error.
-static void printRefused(Session &session, const std::string &file, std::string_view verdict) {
+/// What does not get to a proof has a verdict, too: one fault, at the first error. The exit
+/// status of what `input` did; that of wrong usage, or of the machine, is nobody's verdict.
+static int refused(Session &session, const Input &input, int status) {
+  if (status != BadInput)
+    return status;
+  const std::string_view verdict = input.refusal();
   if (!session.json) {
-    printOut("{}: {}\n", file, verdict);
-    return;
+    printOut("{}: {}\n", input.label(), verdict);
+    return status;
   }
   JsonLine fault;
   // The one thing that is wrong with a program before there is a proof.
@@ -74,23 +78,24 @@ static void printRefused(Session &session, const std::string &file, std::string_
   fault.text("message", session.problem()->message);
   Proof none;
   none.contract.ranks = 0;
-  printJson(file, verdict, {fault.str()}, 0, none);
+  printJson(input.label(), verdict, {fault.str()}, 0, none);
+  return status;
 }
 
-static int checkInstance(Session &session, Input &input, size_t index, bool json) {
+static int checkInstance(Session &session, Input &input, size_t index) {
   Instance instance;
   if (int status = input.instantiate(index, instance))
-    return status;
+    return refused(session, input, status);
   mlir::Location fallback = instance.op().getLoc();
   Proof proof;
   if (int status = prove(session, instance, proof, /*expandAll=*/false))
-    return status;
+    return refused(session, input, status);
   const bool broken = breaksClaim(input.foreign(), proof), fine = proof.ok() && !broken;
   const std::string_view verdict =
       broken ? model::verdict(proof.faults(), proof.contract) : proof.verdict();
   if (!fine)
     emitFaults(proof.faults(), fallback, proof.locations());
-  if (json) {
+  if (session.json) {
     std::vector<std::string> faults;
     if (!fine)
       for (const model::Fault &fault : proof.faults())
@@ -107,31 +112,18 @@ static int checkInstance(Session &session, Input &input, size_t index, bool json
 
 static int checkFile(Session &session, const CheckFlags &flags, const std::string &file) {
   Input input;
-  // Diagnostics become a verdict here, so only what is no matter of the file itself is
-  // reported as an error object.
-  auto refused = [&](int status) {
-    if (session.problem())
-      printRefused(session, input.label().empty() ? file : input.label(), input.refusal());
-    return status;
-  };
   session.json = flags.json;
-  session.problemsAreVerdicts = flags.json;
+  session.problemsAreVerdicts = true;
   InputOptions options = flags.input;
   options.file = file;
   if (int status = input.open(session, options, flags.lowering))
-    return refused(status);
-  int result = Fine;
-  for (size_t i = 0; i < input.size(); ++i) {
+    return refused(session, input, status);
+  int worst = Fine;
+  for (size_t i = 0; i < input.size() && worst <= BadInput; ++i) {
     session.clearProblem();
-    int status = checkInstance(session, input, i, flags.json);
-    if (status > BadInput)
-      return status;
-    // Refused before there was a proof: its diagnostics are the fault.
-    if (status == BadInput && session.refusedOnce())
-      return refused(status);
-    result = std::max(result, status);
+    worst = std::max(worst, checkInstance(session, input, i));
   }
-  return result;
+  return worst;
 }
 
 static int check(Session &session, const CheckFlags &flags) {

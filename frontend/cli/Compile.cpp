@@ -10,7 +10,6 @@
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/FileSystem.h"
 #include "llvm/Support/Path.h"
-#include "llvm/Support/raw_ostream.h"
 
 #include <CLI/App.hpp>
 #include <CLI/Config.hpp>
@@ -54,7 +53,6 @@ private:
   std::string planJson() const;
   int write(const std::string &text);
   int dump(const char *file, const std::string &text);
-  std::string moduleText();
   void printStats();
 
   Session &session;
@@ -108,13 +106,6 @@ int Compiler::parse() {
   return Fine;
 }
 
-std::string Compiler::moduleText() {
-  std::string text;
-  llvm::raw_string_ostream os(text);
-  instance.module->print(os);
-  return text + "\n";
-}
-
 int Compiler::dump(const char *file, const std::string &text) {
   if (flags.dumpDir.empty())
     return Fine;
@@ -132,7 +123,7 @@ int Compiler::toAlgorithm() {
     return status;
   stats.specializeMs = watch.ms();
   stats.algorithmOps = countOps(instance.op());
-  algorithmText = moduleText();
+  algorithmText = moduleText(*instance.module);
   return dump("algorithm.mlir", algorithmText);
 }
 
@@ -158,7 +149,7 @@ int Compiler::toPrograms() {
   for (auto program : instance.module->getOps<ProgramOp>())
     stats.programOps += countOps(program);
   stats.instructions = countInstructions(instance.op(), UINT64_MAX);
-  programText = moduleText();
+  programText = moduleText(*instance.module);
   if (int status = dump("program.mlir", programText))
     return status;
   if (flags.rank >= 0 && !instance.op().getLowered()) {
@@ -303,11 +294,7 @@ int Compiler::run() {
   if (int status = parse())
     return status;
   Stopwatch watch;
-  if (int status = input.open(session, flags.input, flags.lowering))
-    return status;
-  if (input.size() > 1)
-    return session.usage("compile takes one number of ranks");
-  if (int status = input.instantiate(0, instance))
+  if (int status = openOne(session, "compile", flags.input, flags.lowering, input, instance))
     return status;
   readMs = watch.ms();
   instance.lowering.rank = flags.rank;

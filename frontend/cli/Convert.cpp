@@ -12,8 +12,6 @@
 
 #include "codegen/Count.h"
 
-#include "llvm/Support/raw_ostream.h"
-
 #include <CLI/App.hpp>
 #include <CLI/Config.hpp>
 #include <CLI/Formatter.hpp>
@@ -46,7 +44,6 @@ private:
   int toForeignText();
   std::optional<Foreign> program(LocationTable &locations);
   void makeLowered();
-  std::string moduleText(mlir::ModuleOp module);
   void report();
 
   Session &session;
@@ -120,8 +117,7 @@ int Converter::proveIt() {
     return Fine;
   emitFaults(proof.faults(), instance.op().getLoc(), proof.locations());
   printError("{}; nothing is written\n", verdictText(input.label(), proof));
-  // The faults were shown; in JSON the first stands for all.
-  return session.problem() ? session.refused() : BadInput;
+  return session.refused(); // in JSON the first fault stands for all
 }
 
 /// The programs as other formats take them. A file of another system is taken as it was read,
@@ -169,13 +165,6 @@ void Converter::makeLowered() {
     builder.create<BufferOp>(buffer.getLoc(), buffer.getType(), buffer.getRole(), ranks,
                              buffer.getChunks(), mlir::ValueRange(), mlir::ValueRange(),
                              buffer.getNameAttr());
-}
-
-std::string Converter::moduleText(mlir::ModuleOp module) {
-  std::string printed;
-  llvm::raw_string_ostream os(printed);
-  module.print(os);
-  return printed + "\n";
 }
 
 int Converter::toText() {
@@ -232,11 +221,7 @@ int Converter::run() {
   // MSCCL knows nothing but channels: what reads a peer's memory could not be written.
   if (format == Format::MscclXml && flags.lowering.via.empty())
     flags.lowering.via = "staged";
-  if (int status = input.open(session, flags.input, flags.lowering))
-    return status;
-  if (input.size() > 1)
-    return session.usage("convert takes one number of ranks");
-  if (int status = input.instantiate(0, instance))
+  if (int status = openOne(session, "convert", flags.input, flags.lowering, input, instance))
     return status;
   for (int (Converter::*step)() : {&Converter::proveIt, &Converter::toText})
     if (int status = (this->*step)())

@@ -35,12 +35,12 @@ public:
 
   void print() const {
     printHead();
-    if (!proof.given) {
+    if (proof.given) {
+      printRanks();
+    } else {
       printSteps();
       printTraffic();
     }
-    if (proof.given)
-      printRanks();
     if (proof.isLowered)
       printProgram();
     if (input.foreign())
@@ -74,10 +74,6 @@ private:
   const Instance &instance;
   int64_t rank;
 };
-
-std::string plural(int64_t count, const std::string &what) {
-  return fmt::format("{} {}{}", count, what, count == 1 ? "" : "s");
-}
 
 std::string chunkRange(const std::string &buffer, int64_t chunk, int64_t count) {
   return count == 1 ? fmt::format("{}[{}]", buffer, chunk)
@@ -186,7 +182,7 @@ bool Explanation::printPattern(const Step &step) const {
 
 void Explanation::printSteps() const {
   std::vector<Step> all = steps();
-  printOut("\nIt takes {}.\n", plural(int64_t(all.size()), "step"));
+  printOut("\nIt takes {}.\n", plural(all.size(), "step"));
   size_t shown = 0;
   for (const Step &step : all) {
     if (shown == maxStepsShown) {
@@ -209,7 +205,7 @@ void Explanation::printSteps() const {
     size_t hidden = step.size() - std::min(listed.size(), maxMovesShown);
     if (hidden > 0)
       printOut("{}{}{} of other ranks\n", indent, listed.empty() ? "" : "and ",
-               plural(int64_t(hidden), "move"));
+               plural(hidden, "move"));
   }
 }
 
@@ -253,7 +249,7 @@ void Explanation::printRanks() const {
   printOut("\nThere are no moves: the programs are all there is.\n");
   for (size_t r = 0; r < proof.program.ranks.size(); ++r) {
     if (r == maxRanksShown) {
-      printOut("  ... and {} more\n", plural(int64_t(proof.program.ranks.size() - r), "rank"));
+      printOut("  ... and {} more\n", plural(proof.program.ranks.size() - r, "rank"));
       return;
     }
     printOut("  rank {:<3} {}\n", r, ProgramText(proof.program, contract, int64_t(r)).summary());
@@ -266,16 +262,14 @@ void Explanation::printProgram() const {
       program.fused()
           ? fmt::format(", {} of them fused (more than one move at once)", program.fused())
           : "";
-  std::string transfers = plural(int64_t(program.transfers()), "transfer") + note;
+  std::string transfers = plural(program.transfers(), "transfer") + note;
   size_t halves = 0;
   for (const Move &move : proof.moves.moves)
     halves += (move.src.rank == rank) + (move.dst.rank == rank && move.src.rank != move.dst.rank);
-  if (proof.given)
-    printOut("\nRank {} executes {}{}\n", rank, transfers,
-             program.rank().agents.empty() ? "." : ":");
-  else
-    printOut("\nRank {} takes part in {} and executes {}:\n", rank, plural(int64_t(halves), "move"),
-             transfers);
+  const std::string moves =
+      proof.given ? "" : fmt::format("takes part in {} and ", plural(halves, "move"));
+  const bool lists = proof.given ? !program.rank().agents.empty() : program.instructions() > 0;
+  printOut("\nRank {} {}executes {}{}\n", rank, moves, transfers, lists ? ":" : ".");
   size_t shown = 0;
   for (const model::Agent &agent : program.rank().agents) {
     std::string channels = proof.given ? program.channels(agent) : "";
@@ -325,12 +319,10 @@ void Explanation::printVerdict() const {
     printOut("; channels have {}, {} would do", plural(instance.lowering.slots, "slot"),
              proof.minSlots);
   printOut(".\n");
-  if (!proof.inPlace && !proof.report.inPlaceFaults.empty())
-    printOut("Not in place: {}. Launches in place go through a copy.\n",
-             proof.report.inPlaceFaults.front().message);
-  if (proof.given && !proof.inPlace && !proof.faults().empty())
-    printOut("Not in place: {}. Launches in place go through a copy.\n",
-             proof.faults().front().message);
+  const std::vector<model::Fault> &obstacles =
+      proof.report.inPlaceFaults.empty() ? proof.faults() : proof.report.inPlaceFaults;
+  if (!proof.inPlace && !obstacles.empty())
+    printOut("Not in place: {}. Launches in place go through a copy.\n", obstacles.front().message);
   if (contract.isUnchecked())
     printOut("Nothing is promised about the result, so only safety is proved.\n");
   if (proof.report.divisible)

@@ -5,8 +5,6 @@
 #include "frontend/cli/Sizes.h"
 #include "frontend/cli/Source.h"
 
-#include "mlir/Parser/Parser.h"
-
 #include <CLI/App.hpp>
 #include <CLI/Config.hpp>
 #include <CLI/Formatter.hpp>
@@ -101,11 +99,16 @@ int Input::openFile() {
   if (!buffer)
     return session->badInput(
         fmt::format("cannot read '{}': {}", theLabel, llvm::toString(buffer.takeError())));
-  interchange::Format format = interchange::formatOf(options.file, (*buffer)->getBuffer());
-  int status = format == interchange::Format::Mlir ? openText(std::move(*buffer))
-                                                   : openForeign(format, std::move(*buffer));
-  if (status)
+  if (int status = readModule(std::move(*buffer)))
     return status;
+  if (!options.algorithm.empty() && !module->lookupSymbol<AlgorithmOp>(options.algorithm)) {
+    std::vector<std::string> names;
+    for (auto algorithm : module->getOps<AlgorithmOp>())
+      names.push_back("@" + algorithm.getSymName().str());
+    return session->usage(
+        fmt::format("--algorithm {}: {} has {}", options.algorithm, theLabel,
+                    names.empty() ? "none" : fmt::format("{}", fmt::join(names, ", "))));
+  }
   mlir::FailureOr<AlgorithmOp> algorithm = findAlgorithm(*module, options.algorithm);
   if (mlir::failed(algorithm))
     return session->refused();
@@ -127,33 +130,20 @@ int Input::openFile() {
   return Fine;
 }
 
-int Input::openText(std::unique_ptr<llvm::MemoryBuffer> text) {
-  if (std::optional<TooDeep> found = findTooDeep(text->getBuffer()))
-    return session->badInput(found->message,
-                             fmt::format("{}:{}:{}", theLabel, found->line, found->column));
-  session->sources().AddNewSourceBuffer(std::move(text), llvm::SMLoc());
-  module = mlir::parseSourceFile<mlir::ModuleOp>(session->sources(), &session->context());
-  return module ? int(Fine) : session->refused();
-}
-
-int Input::openForeign(interchange::Format format, std::unique_ptr<llvm::MemoryBuffer> text) {
-  // What diagnostics show. A plan may be one line of a megabyte.
-  session->sources().AddNewSourceBuffer(
-      llvm::MemoryBuffer::getMemBufferCopy(interchange::forDisplay(text->getBuffer()), theLabel),
-      llvm::SMLoc());
-  const bool show = options.warnings == InputOptions::Warnings::Show;
+int Input::readModule(std::unique_ptr<llvm::MemoryBuffer> file) {
+  const interchange::Format format = interchange::formatOf(options.file, file->getBuffer());
   interchange::Imported imported =
-      interchange::readForeign(format, text->getBuffer(), theLabel, session->context(), show);
+      interchange::readFile(format, std::move(file), session->sources(), session->context(),
+                            options.warnings == InputOptions::Warnings::Show);
   theRefusal = imported.verdict;
   if (!imported.module)
     return session->refused();
   module = std::move(imported.module);
   theForeign = std::move(imported.foreign);
-  const size_t hidden = theForeign->warnings.size();
+  const size_t hidden = theForeign ? theForeign->warnings.size() : 0;
   if (hidden && options.warnings == InputOptions::Warnings::Count)
     printError("ccl: note: {}: {} of what other systems mind; `ccl check` shows {}\n", theLabel,
-               hidden == 1 ? "one warning" : fmt::format("{} warnings", hidden),
-               hidden == 1 ? "it" : "them");
+               plural(hidden, "warning"), hidden == 1 ? "it" : "them");
   return Fine;
 }
 
@@ -208,6 +198,7 @@ int Input::openGenerator() {
   if (rankCounts.empty())
     return session->usage("a generator needs a number of ranks: -n 4");
   theLabel = fmt::format("{}/{}", options.collective, generator->name.str());
+  theRefusal = "unsupported"; // of numbers of ranks
   theReason = options.algorithm.empty() ? fmt::format("default for {}", options.collective)
               : fromSetting             ? "named by CCL_ALGO"
                                         : "named by --algorithm";
@@ -321,6 +312,22 @@ int Input::instantiate(size_t index, Instance &instance) {
     return session->usage(fmt::format("@{} has root {}; -r {} does not fit", instance.algorithm,
                                       root, *options.root));
   return Fine;
+}
+
+int openOne(Session &session, const std::string &command, const InputOptions &options,
+            const LoweringFlags &flags, Input &input, Instance &instance) {
+  if (int status = input.open(session, options, flags))
+    return status;
+  if (input.size() > 1)
+    return session.usage(command + " takes one number of ranks");
+  return input.instantiate(0, instance);
+}
+
+std::string moduleText(mlir::ModuleOp module) {
+  std::string text;
+  llvm::raw_string_ostream os(text);
+  module.print(os);
+  return text + "\n";
 }
 
 //===----------------------------------------------------------------------===//

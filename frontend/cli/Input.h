@@ -56,6 +56,7 @@ public:
 
   /// One for every number of ranks of -n, or a single one.
   size_t size() const { return std::max<size_t>(rankCounts.size(), 1); }
+  /// Each index once, and in order.
   int instantiate(size_t index, Instance &instance);
 
   /// The file, or "all_reduce/ring".
@@ -66,13 +67,13 @@ public:
   const std::string &reason() const { return theReason; }
   /// What a file of another system holds, or null.
   const interchange::Foreign *foreign() const { return theForeign ? &*theForeign : nullptr; }
-  /// What a file is that `open` refused: "malformed", "unsupported", or else disproved.
+  /// What the input is if anything here returns BadInput: "malformed", "unsupported", or else
+  /// disproved.
   std::string_view refusal() const { return theRefusal; }
 
 private:
   int openFile();
-  int openForeign(interchange::Format format, std::unique_ptr<llvm::MemoryBuffer> text);
-  int openText(std::unique_ptr<llvm::MemoryBuffer> text);
+  int readModule(std::unique_ptr<llvm::MemoryBuffer> file);
   int openGenerator();
   int generate(size_t index, Instance &instance);
   int bindSizes(size_t index, AlgorithmOp algorithm, std::map<std::string, int64_t> &sizes);
@@ -89,6 +90,12 @@ private:
   GeneratorRequest request;
   std::string theLabel, theReason, symbol;
 };
+
+/// For commands that work on one number of ranks: opens the input and makes its instance. The
+/// exit status.
+int openOne(Session &session, const std::string &command, const InputOptions &options,
+            const LoweringFlags &flags, Input &input, Instance &instance);
+std::string moduleText(mlir::ModuleOp module);
 
 /// Runs the pipeline up to where `expand` takes over. The exit status.
 int specialize(Session &session, Instance &instance);

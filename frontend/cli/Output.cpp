@@ -20,6 +20,10 @@ void writeText(std::FILE *file, std::string_view text) {
     remember(errno);
 }
 
+std::string plural(uint64_t count, std::string_view what) {
+  return fmt::format("{} {}{}", count, what, count == 1 ? "" : "s");
+}
+
 void flushOut() {
   if (std::fflush(stdout) != 0)
     remember(errno);

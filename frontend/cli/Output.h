@@ -28,6 +28,9 @@ void printError(fmt::format_string<T...> format, T &&...values) {
   writeText(stderr, fmt::format(format, std::forward<T>(values)...));
 }
 
+/// "1 chunk", "3 chunks".
+std::string plural(uint64_t count, std::string_view what);
+
 /// Lets results be seen now.
 void flushOut();
 

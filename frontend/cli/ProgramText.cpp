@@ -1,6 +1,8 @@
 //===- ProgramText.cpp -----------------------------------------------------------===//
 #include "frontend/cli/ProgramText.h"
 
+#include "frontend/cli/Output.h"
+
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -11,10 +13,6 @@ namespace ccl::cli {
 
 using model::Operand;
 using Kind = model::Instruction::Kind;
-
-static std::string plural(size_t count, const char *what) {
-  return fmt::format("{} {}{}", count, what, count == 1 ? "" : "s");
-}
 
 ProgramText::ProgramText(const model::Program &program, const model::Contract &contract,
                          int64_t rank)
@@ -108,7 +106,7 @@ std::string ProgramText::channels(const model::Agent &agent) const {
     }
     std::string tag = channel.tag ? fmt::format("tag {}, ", channel.tag) : "";
     ends.push_back(fmt::format("{} rank {} ({}{})", channel.to ? "sends to" : "receives from",
-                               channel.peer, tag, plural(size_t(channel.slots), "slot")));
+                               channel.peer, tag, plural(channel.slots, "slot")));
   }
   return fmt::format("{}", fmt::join(ends, ", "));
 }

@@ -1,6 +1,7 @@
 //===- Proof.cpp - Both levels of one algorithm, proved ------------------------===//
 #include "frontend/cli/Proof.h"
 
+#include "frontend/cli/Output.h"
 #include "frontend/cli/ProgramText.h"
 
 #include "codegen/Count.h"
@@ -16,14 +17,10 @@ std::string Proof::forms() const {
                                : "no form";
 }
 
-static std::string plural(uint64_t count, const char *what) {
-  return fmt::format("{} {}{}", count, what, count == 1 ? "" : "s");
-}
-
 std::string verdictText(const std::string &file, const Proof &proof) {
   const model::Contract &contract = proof.contract;
   std::string text = fmt::format("{}: {}: @{} {} on {}: ", file, proof.verdict(), proof.algorithm,
-                                 contract.str(), plural(uint64_t(contract.ranks), "rank"));
+                                 contract.str(), plural(contract.ranks, "rank"));
   if (!proof.ok())
     return text + plural(proof.faults().size(), "fault");
   text += fmt::format("{}; {}", proof.forms(),

@@ -9,6 +9,7 @@
 #include "frontend/cli/Forked.h"
 #include "frontend/cli/Input.h"
 #include "frontend/cli/Launcher.h"
+#include "frontend/cli/Output.h"
 #include "frontend/cli/Sizes.h"
 #include "frontend/cli/Table.h"
 
@@ -458,9 +459,6 @@ static std::string proofText(const Plan &plan, const CompileStats &stats) {
 }
 
 void Runner::describe(const Plan &plan, const CompileStats &stats) {
-  auto plural = [](int64_t count, const char *what) {
-    return fmt::format("{} {}{}", count, what, count == 1 ? "" : "s");
-  };
   std::string what(model::name(plan.contract.collective));
   if (plan.contract.reduction != model::Reduction::None)
     what += fmt::format(" {}", model::name(plan.contract.reduction));

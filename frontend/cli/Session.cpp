@@ -143,7 +143,7 @@ static const char *categoryOf(Failure cause) {
 }
 
 void Session::report(Failure cause, const std::string &message, const std::string &loc) {
-  if (!json)
+  if (!json || (cause == Failure::Unproved && problemsAreVerdicts))
     return;
   JsonLine error, line;
   error.text("category", categoryOf(cause));
@@ -153,30 +153,23 @@ void Session::report(Failure cause, const std::string &message, const std::strin
   line.print();
 }
 
-int Session::fail(Failure cause, const std::string &message, const std::string &loc,
-                  const std::string &who) {
+int Session::fail(Failure cause, const std::string &message, const std::string &who) {
   printError("{}: error: {}\n", who, message);
-  report(cause, message, loc);
+  report(cause, message, "");
   return exitStatus(cause);
 }
 
 int Session::usage(const std::string &message, const std::string &who) {
-  return fail(Failure::BadArgument, message, "", who);
+  return fail(Failure::BadArgument, message, who);
 }
 
-int Session::badInput(const std::string &message, const std::string &loc) {
+int Session::badInput(const std::string &message) {
   if (!firstProblem)
-    firstProblem = Problem{message, loc};
-  const std::string who = loc.empty() ? "ccl" : loc;
-  if (!problemsAreVerdicts)
-    return fail(Failure::Unproved, message, loc, who);
-  printError("{}: error: {}\n", who, message);
-  return exitStatus(Failure::Unproved);
+    firstProblem = Problem{message, ""};
+  return fail(Failure::Unproved, message);
 }
 
-int Session::machine(const std::string &message) {
-  return fail(Failure::Machine, message, "", "ccl");
-}
+int Session::machine(const std::string &message) { return fail(Failure::Machine, message); }
 
 int Session::failed(llvm::Error error) {
   // All ranks tell of one failure: those that were only aborted do not know the cause.
@@ -191,21 +184,17 @@ int Session::failed(llvm::Error error) {
   llvm::handleAllErrors(
       std::move(error), [&](const RuntimeError &e) { take(e.category, e.message); },
       [&](const llvm::ErrorInfoBase &e) { take(Failure::Unproved, e.message()); });
-  return fail(cause, message, "", "ccl");
+  return fail(cause, message);
 }
 
 int Session::refused(bool machineFailed) {
-  wasRefused = true;
   if (machineFailed) {
     report(Failure::Machine, firstProblem ? firstProblem->message : "", "");
     return MachineFailed;
   }
-  if (firstProblem && problemsAreVerdicts)
-    return BadInput;
-  if (firstProblem)
-    report(Failure::Unproved, firstProblem->message, firstProblem->loc);
-  else
+  if (!firstProblem)
     return badInput("refused without a reason");
+  report(Failure::Unproved, firstProblem->message, firstProblem->loc);
   return BadInput;
 }
 

@@ -75,29 +75,26 @@ public:
 
   /// Each reports and returns the exit status.
   int usage(const std::string &message, const std::string &who = "ccl");
-  int badInput(const std::string &message, const std::string &loc = "");
+  int badInput(const std::string &message);
   int machine(const std::string &message);
   /// A RuntimeError decides the status by its category (exitStatus); others are bad input.
   int failed(llvm::Error error);
-  /// After diagnostics were emitted: repeats the first error in JSON, unless the command
-  /// makes its own object of it (`problemsAreVerdicts`). `machineFailed`: the input is not
-  /// to blame.
+  /// After diagnostics were emitted: repeats the first error in JSON. `machineFailed`: the
+  /// input is not to blame.
   int refused(bool machineFailed = false);
+  /// The command itself says in JSON what makes an input bad, from `problem`.
   bool problemsAreVerdicts = false;
-  /// Whether `refused` was called: the input did not get to where it is judged.
-  bool refusedOnce() const { return wasRefused; }
 
   struct Problem {
     std::string message, loc;
   };
-  /// The first error that MLIR reported since `clearProblem`.
+  /// The first error in the input since `clearProblem`; there is one after every BadInput.
   const std::optional<Problem> &problem() const { return firstProblem; }
   void clearProblem() { firstProblem.reset(); }
 
 private:
-  int fail(Failure cause, const std::string &message, const std::string &loc,
-           const std::string &who);
-  /// In JSON, if that is asked for.
+  int fail(Failure cause, const std::string &message, const std::string &who = "ccl");
+  /// In JSON, if that is asked for and no verdict.
   void report(Failure cause, const std::string &message, const std::string &loc);
 
   llvm::SourceMgr sourceManager;
@@ -105,7 +102,6 @@ private:
   std::unique_ptr<mlir::SourceMgrDiagnosticHandler> printer;
   std::unique_ptr<mlir::ScopedDiagnosticHandler> recorder;
   std::optional<Problem> firstProblem;
-  bool wasRefused = false;
 };
 
 } // namespace ccl::cli

@@ -36,6 +36,8 @@ struct Diagnostic {
     std::string text;
   };
   std::vector<Note> notes;
+
+  bool isError() const { return kind != Kind::Warning; }
 };
 
 /// One program of all ranks.

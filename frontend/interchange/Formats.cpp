@@ -1,9 +1,12 @@
 //===- Formats.cpp ------------------------------------------------------------------===//
 #include "frontend/interchange/Formats.h"
 
+#include "frontend/cli/Source.h"
 #include "frontend/interchange/ToModule.h"
 #include "frontend/msccl/Msccl.h"
 #include "frontend/mscclpp/PlanFile.h"
+
+#include "mlir/Parser/Parser.h"
 
 #include <fmt/format.h>
 
@@ -13,20 +16,37 @@ using namespace mlir;
 
 namespace ccl::interchange {
 
+static std::optional<std::string> writeXml(const Foreign &foreign, std::optional<Runtime> runtime,
+                                           std::vector<Diagnostic> &diagnostics) {
+  msccl::WriteOptions options;
+  options.target = runtime ? *msccl::parseTarget(name(*runtime)) : msccl::Target::None;
+  return msccl::writeXml(foreign, options, diagnostics);
+}
+
+/// For MSCCL++, the only one there is.
+static std::optional<std::string> writePlan(const Foreign &foreign, std::optional<Runtime>,
+                                            std::vector<Diagnostic> &diagnostics) {
+  return mscclpp::writePlan(foreign, diagnostics);
+}
+
 namespace {
 
 struct FormatRow {
   Format format;
   std::string_view name;
-  std::optional<Foreign> (*read)(std::string_view text, std::vector<Diagnostic> &diagnostics);
   size_t maxBytes; ///< of a text: reading takes up to 100 times that
+  std::optional<Foreign> (*read)(std::string_view text, std::vector<Diagnostic> &diagnostics);
+  std::optional<std::string> (*write)(const Foreign &foreign, std::optional<Runtime> runtime,
+                                      std::vector<Diagnostic> &diagnostics);
 };
-/// Every format but ours has a reader. Files are named for their format.
+/// Every format but ours has a reader and a writer. Files are named for their format.
 constexpr FormatRow formats[] = {
-    {Format::Mlir, "mlir", nullptr, size_t(256) << 20},
-    {Format::MscclXml, "xml", msccl::readXml, size_t(256) << 20},
-    {Format::MscclppJson, "json", mscclpp::readPlan, size_t(64) << 20},
+    {Format::Mlir, "mlir", size_t(256) << 20, nullptr, nullptr},
+    {Format::MscclXml, "xml", size_t(256) << 20, msccl::readXml, writeXml},
+    {Format::MscclppJson, "json", size_t(64) << 20, mscclpp::readPlan, writePlan},
 };
+/// A mark of UTF-8 that some editors write.
+constexpr StringRef byteOrderMark = "\xef\xbb\xbf";
 
 struct RuntimeRow {
   Runtime runtime;
@@ -75,7 +95,7 @@ std::optional<Format> formatOfName(StringRef fileName) {
 Format formatOf(StringRef fileName, StringRef text) {
   if (std::optional<Format> named = formatOfName(fileName))
     return *named;
-  text.consume_front("\xef\xbb\xbf"); // a mark of UTF-8 that some editors write
+  text.consume_front(byteOrderMark);
   StringRef rest = text.ltrim();
   if (rest.starts_with("<"))
     return Format::MscclXml;
@@ -163,14 +183,12 @@ private:
 static void emit(ArrayRef<Diagnostic> diagnostics, function_ref<Location(TextPlace, int32_t)> at) {
   Emitter errors(false), warnings(true);
   for (const Diagnostic &diagnostic : diagnostics)
-    (diagnostic.kind == Diagnostic::Kind::Warning ? warnings : errors).show(diagnostic, at);
+    (diagnostic.isError() ? errors : warnings).show(diagnostic, at);
   warnings.end();
   errors.end();
 }
 
-static bool isError(const Diagnostic &diagnostic) {
-  return diagnostic.kind != Diagnostic::Kind::Warning;
-}
+static bool isError(const Diagnostic &diagnostic) { return diagnostic.isError(); }
 
 //===----------------------------------------------------------------------===//
 // Reading
@@ -199,28 +217,16 @@ static std::vector<Diagnostic> writesToInput(const Foreign &foreign) {
   return found;
 }
 
+static std::string_view verdictOf(const Diagnostic &error) {
+  return error.kind == Diagnostic::Kind::Unsupported ? "unsupported" : "malformed";
+}
+
 Imported readForeign(Format format, StringRef text, StringRef fileName, MLIRContext &context,
                      bool warn) {
   Imported result;
   std::vector<Diagnostic> diagnostics;
-  const FormatRow &row = formats[size_t(format)];
-  std::string unmarked;
-  if (text.starts_with("\xef\xbb\xbf")) { // columns stay as they are
-    unmarked = "   " + text.drop_front(3).str();
-    text = unmarked;
-  }
-  if (text.starts_with("\xff\xfe") || text.starts_with("\xfe\xff"))
-    diagnostics.push_back(
-        {Diagnostic::Kind::Malformed, {1, 1}, -1, "the text is UTF-16: save it as UTF-8", {}});
-  else if (text.size() <= row.maxBytes)
-    result.foreign = row.read(std::string_view(text.data(), text.size()), diagnostics);
-  else
-    diagnostics.push_back({Diagnostic::Kind::Unsupported,
-                           {},
-                           -1,
-                           fmt::format("{} bytes; of .{} files at most {} are read", text.size(),
-                                       row.name, row.maxBytes),
-                           {}});
+  result.foreign =
+      formats[size_t(format)].read(std::string_view(text.data(), text.size()), diagnostics);
   if (result.foreign && warn)
     llvm::append_range(diagnostics, result.foreign->warnings);
   auto at = [&](TextPlace place, int32_t) { return placeIn(fileName, place, context); };
@@ -230,7 +236,7 @@ Imported readForeign(Format format, StringRef text, StringRef fileName, MLIRCont
     if (error == diagnostics.end())
       emitError(at(TextPlace(), -1)) << "cannot be read";
     else
-      result.verdict = error->kind == Diagnostic::Kind::Unsupported ? "unsupported" : "malformed";
+      result.verdict = verdictOf(*error);
     result.foreign.reset();
     return result;
   }
@@ -242,6 +248,60 @@ Imported readForeign(Format format, StringRef text, StringRef fileName, MLIRCont
   }
   result.module = toModule(*result.foreign, fileName, context);
   return result;
+}
+
+/// Why no reader gets to see `text`, or nothing.
+static std::optional<Diagnostic> refuseText(const FormatRow &row, StringRef text) {
+  using Kind = Diagnostic::Kind;
+  if (text.starts_with("\xff\xfe") || text.starts_with("\xfe\xff"))
+    return Diagnostic{Kind::Malformed, {1, 1}, -1, "the text is UTF-16: save it as UTF-8", {}};
+  if (text.size() > row.maxBytes) {
+    std::string why = fmt::format("{} bytes; of .{} files at most {} are read", text.size(),
+                                  row.name, row.maxBytes);
+    return Diagnostic{Kind::Unsupported, {}, -1, std::move(why), {}};
+  }
+  if (row.format != Format::Mlir)
+    return std::nullopt;
+  if (std::optional<cli::TooDeep> deep = cli::findTooDeep(text))
+    return Diagnostic{Kind::Malformed,
+                      {int32_t(deep->line), int32_t(deep->column)},
+                      -1,
+                      std::move(deep->message),
+                      {}};
+  return std::nullopt;
+}
+
+static Imported parseText(std::unique_ptr<llvm::MemoryBuffer> file, llvm::SourceMgr &shown,
+                          MLIRContext &context) {
+  Imported result;
+  const Location top = placeIn(file->getBufferIdentifier(), TextPlace(), context);
+  shown.AddNewSourceBuffer(std::move(file), llvm::SMLoc());
+  result.module = parseSourceFile<ModuleOp>(shown, &context);
+  // A module that no text stands for lies in line 0.
+  if (result.module)
+    if (auto loc = dyn_cast<FileLineColLoc>(result.module->getLoc()); loc && loc.getLine() == 0)
+      (*result.module)->setLoc(top);
+  return result;
+}
+
+Imported readFile(Format format, std::unique_ptr<llvm::MemoryBuffer> file, llvm::SourceMgr &shown,
+                  MLIRContext &context, bool warn) {
+  const std::string fileName = file->getBufferIdentifier().str();
+  if (StringRef text = file->getBuffer(); text.consume_front(byteOrderMark))
+    // Columns stay as they are.
+    file = llvm::MemoryBuffer::getMemBufferCopy("   " + text.str(), fileName);
+  const std::optional<Diagnostic> refusal = refuseText(formats[size_t(format)], file->getBuffer());
+  if (!refusal && format == Format::Mlir)
+    return parseText(std::move(file), shown, context);
+  // A plan may be one line of a megabyte.
+  shown.AddNewSourceBuffer(
+      llvm::MemoryBuffer::getMemBufferCopy(forDisplay(file->getBuffer()), fileName), llvm::SMLoc());
+  if (!refusal)
+    return readForeign(format, file->getBuffer(), fileName, context, warn);
+  emit(*refusal, [&](TextPlace place, int32_t) { return placeIn(fileName, place, context); });
+  Imported refused;
+  refused.verdict = verdictOf(*refusal);
+  return refused;
 }
 
 //===----------------------------------------------------------------------===//
@@ -260,14 +320,7 @@ std::optional<std::string> writeForeign(const Foreign &foreign, Format format,
                                         std::optional<Runtime> runtime,
                                         const LocationTable &locations, Location fallback) {
   std::vector<Diagnostic> diagnostics;
-  std::optional<std::string> text;
-  if (format == Format::MscclXml) {
-    msccl::WriteOptions options;
-    options.target = runtime ? *msccl::parseTarget(name(*runtime)) : msccl::Target::None;
-    text = msccl::writeXml(foreign, options, diagnostics);
-  } else {
-    text = mscclpp::writePlan(foreign, diagnostics);
-  }
+  std::optional<std::string> text = formats[size_t(format)].write(foreign, runtime, diagnostics);
   emit(diagnostics, [&](TextPlace, int32_t loc) {
     return loc >= 0 && size_t(loc) < locations.size() ? locations[size_t(loc)] : fallback;
   });

@@ -9,6 +9,10 @@
 
 #include "dialect/Expand.h"
 
+#include "llvm/Support/MemoryBuffer.h"
+#include "llvm/Support/SourceMgr.h"
+
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -35,15 +39,19 @@ std::string_view name(Runtime runtime);
 std::optional<Runtime> parseRuntime(std::string_view name);
 Format formatFor(Runtime runtime);
 
-/// What became of a file in a format that is not ours.
+/// What became of a file.
 struct Imported {
-  std::optional<Foreign> foreign;
+  std::optional<Foreign> foreign;           ///< if the format is not ours
   mlir::OwningOpRef<mlir::ModuleOp> module; ///< null: refused, after diagnostics
   /// Refused, as what: `malformed`, `unsupported`, or `wrong`, for input that is written, which
   /// no module can say.
   std::string_view verdict = "malformed";
 };
-/// Reads `text`, which the file `fileName` holds. Warnings become diagnostics, too, if wanted.
+/// Reads a file in any format; the buffer has its name. `shown` gets what diagnostics show of
+/// it. What other systems mind becomes warnings, if wanted.
+Imported readFile(Format format, std::unique_ptr<llvm::MemoryBuffer> file, llvm::SourceMgr &shown,
+                  mlir::MLIRContext &context, bool warn = true);
+/// Reads `text`, which the file `fileName` holds, in a format that is not ours.
 Imported readForeign(Format format, llvm::StringRef text, llvm::StringRef fileName,
                      mlir::MLIRContext &context, bool warn = true);
 

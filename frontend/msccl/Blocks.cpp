@@ -29,6 +29,7 @@ public:
 
 private:
   void joinLanes(const std::vector<Op> &ops);
+  /// The block of a step, which is the `current` one of its agent from there on.
   int32_t blockFor(const Op &op, int32_t &current);
 
   const Lanes &lanes;
@@ -57,23 +58,30 @@ void Dealer::joinLanes(const std::vector<Op> &ops) {
   for (const Op &op : ops)
     if (op.recv >= 0 && op.send >= 0 && blockOfRecv[op.recv] < 0)
       join(op.recv, op.send);
-  auto joinWhere = [&](auto fits) {
-    for (int32_t recv : in) {
-      if (blockOfRecv[recv] >= 0)
+  // Both directions of one peer.
+  std::map<std::pair<int32_t, int32_t>, int32_t> sends; // by peer and channel
+  for (int32_t lane : out)
+    if (blockOfSend[lane] < 0)
+      sends.emplace(std::pair(lanes[lane].dst, lanes[lane].channel), lane);
+  for (int32_t lane : in) {
+    auto send = sends.find({lanes[lane].src, lanes[lane].channel});
+    if (blockOfRecv[lane] < 0 && send != sends.end() &&
+        lanes[send->second].segment == lanes[lane].segment)
+      join(lane, send->second);
+  }
+  if (options.packs || (in.size() == 1 && out.size() == 1)) {
+    std::multimap<int32_t, int32_t> left; // by channel
+    for (int32_t lane : out)
+      if (blockOfSend[lane] < 0)
+        left.emplace(lanes[lane].channel, lane);
+    for (int32_t lane : in) {
+      auto send = left.lower_bound(lanes[lane].channel);
+      if (blockOfRecv[lane] >= 0 || send == left.end() || send->first != lanes[lane].channel)
         continue;
-      auto send = std::find_if(out.begin(), out.end(), [&](int32_t lane) {
-        return blockOfSend[lane] < 0 && lanes[lane].channel == lanes[recv].channel &&
-               fits(lanes[recv], lanes[lane]);
-      });
-      if (send != out.end())
-        join(recv, *send);
+      join(lane, send->second);
+      left.erase(send);
     }
-  };
-  joinWhere([](const Lane &recv, const Lane &send) {
-    return recv.src == send.dst && recv.segment == send.segment;
-  });
-  if (options.packs || (in.size() == 1 && out.size() == 1))
-    joinWhere([](const Lane &, const Lane &) { return true; });
+  }
   for (int32_t lane : in)
     if (blockOfRecv[lane] < 0)
       join(lane, -1);
@@ -104,8 +112,8 @@ std::vector<std::vector<int32_t>> Dealer::deal(const std::vector<std::vector<Op>
     int32_t current = -1;
     // Local steps before the first message go with that one.
     for (const Op &op : ops)
-      if (op.kind == Op::Kind::Step && (op.recv >= 0 || op.send >= 0)) {
-        current = op.recv >= 0 ? blockOfRecv.at(op.recv) : blockOfSend.at(op.send);
+      if (op.recv >= 0 || op.send >= 0) {
+        blockFor(op, current);
         break;
       }
     for (size_t i = 0; i < ops.size(); ++i)
@@ -118,6 +126,45 @@ std::vector<std::vector<int32_t>> Dealer::deal(const std::vector<std::vector<Op>
   return result;
 }
 
+/// How much of each of many rows (blocks, agents) is done: nothing of most of them.
+class Counts {
+public:
+  int32_t of(int32_t row) const {
+    auto it = find(row);
+    return it != counts.end() && it->first == row ? it->second : 0;
+  }
+  void raise(int32_t row, int32_t count) {
+    auto it = find(row);
+    if (it == counts.end() || it->first != row)
+      counts.insert(it, {row, count});
+    else if (it->second < count)
+      counts[size_t(it - counts.begin())].second = count;
+  }
+  void raise(const Counts &other);
+
+private:
+  using Rows = std::vector<std::pair<int32_t, int32_t>>; ///< sorted
+  Rows::const_iterator find(int32_t row) const {
+    return std::lower_bound(counts.begin(), counts.end(), std::pair(row, 0));
+  }
+  Rows counts;
+};
+using SharedCounts = std::shared_ptr<const Counts>;
+
+void Counts::raise(const Counts &other) {
+  Rows merged;
+  auto a = counts.begin();
+  for (const auto &[row, count] : other.counts) {
+    for (; a != counts.end() && a->first < row; ++a)
+      merged.push_back(*a);
+    bool both = a != counts.end() && a->first == row;
+    merged.emplace_back(row, both ? std::max(count, a->second) : count);
+    a += both;
+  }
+  merged.insert(merged.end(), a, counts.end());
+  counts = std::move(merged);
+}
+
 /// Finds what every step has to wait for, going through the ops of all agents in an order
 /// that may happen.
 class Orderer {
@@ -125,8 +172,8 @@ public:
   Orderer(const std::vector<std::vector<Op>> &agents, const Layout &layout, int32_t rank,
           const model::RankProgram &program, const BlockOptions &options, size_t numBlocks)
       : agents(agents), layout(layout), rank(rank), program(program), options(options),
-        clocks(agents.size(), std::vector<int32_t>(agents.size(), 0)), before(agents.size()),
-        knows(numBlocks), sizes(numBlocks, 0) {}
+        heard(agents.size(), std::make_shared<Counts>()), before(agents.size()),
+        knows(numBlocks, std::make_shared<Counts>()), sizes(numBlocks, 0) {}
 
   /// Calls emit(op, block, awaited) for every step.
   using Emit = std::function<void(const Op &op, int32_t block, const std::vector<Position> &)>;
@@ -143,13 +190,15 @@ private:
     Access write;
     std::vector<Access> reads; ///< since then, the last one of every block
   };
-  using Knowledge = std::vector<int32_t>; ///< by block: how many of its steps are done
+  using LastSteps = std::map<int32_t, Access>; ///< by block
   /// What a signal tells.
   struct Token {
-    std::vector<int32_t> clock;
-    std::vector<Access> before;
+    int32_t agent, ops; ///< who sends it, and how many of its ops are done
+    SharedCounts heard;
+    LastSteps before;
   };
   bool advance(size_t agent, int32_t op);
+  void receive(size_t agent, const Token &token);
   void addStep(const Op &op, Access self, const Emit &emit);
   void touch(const Op &op, Access self, std::vector<Access> &conflicts);
   void touchCell(int64_t cell, bool writes, const Access &self, std::vector<Access> &conflicts);
@@ -161,13 +210,14 @@ private:
   const model::RankProgram &program;
   const BlockOptions &options;
   bool hasUnordered = false;
-  std::vector<std::vector<int32_t>> clocks;    ///< by agent: ops that are known to be done
-  std::vector<std::vector<Access>> before;     ///< keepsOrder: what the agent's next step is after
+  /// By agent: ops of others that it was told of by signals. Not for keepsOrder.
+  std::vector<SharedCounts> heard;
+  std::vector<LastSteps> before;               ///< keepsOrder: what the agent's next step is after
   std::map<int32_t, std::deque<Token>> tokens; ///< by tag of a channel to itself
   std::unordered_map<int64_t, Cell> cells;
-  std::vector<std::shared_ptr<const Knowledge>> knows; ///< by block
+  std::vector<SharedCounts> knows; ///< by block: steps of others that it has waited for
   /// By block and step, if that is not too much: what was known when it was done.
-  std::vector<std::vector<std::shared_ptr<const Knowledge>>> known;
+  std::vector<std::vector<SharedCounts>> known;
   std::vector<int32_t> sizes; ///< steps of every block so far
   int64_t time = 0;
 };
@@ -179,8 +229,6 @@ void Orderer::run(const std::vector<std::vector<int32_t>> &blockOf, const Emit &
                   BlocksResult &result) {
   if (sizes.size() <= knowledgeLimit)
     known.resize(sizes.size());
-  for (auto &knowledge : knows)
-    knowledge = std::make_shared<Knowledge>(sizes.size(), 0);
   std::vector<int32_t> next(agents.size(), 0);
   for (bool moved = true; moved;) {
     moved = false;
@@ -198,7 +246,7 @@ void Orderer::run(const std::vector<std::vector<int32_t>> &blockOf, const Emit &
   }
   result.hasUnordered |= hasUnordered;
   for (size_t a = 0; a < agents.size(); ++a)
-    if (size_t(next[a]) < agents[a].size() && result.stuck == -2)
+    if (size_t(next[a]) < agents[a].size() && !result.stuck)
       result.stuck = agents[a][size_t(next[a])].step.loc;
 }
 
@@ -206,19 +254,30 @@ void Orderer::run(const std::vector<std::vector<int32_t>> &blockOf, const Emit &
 bool Orderer::advance(size_t agent, int32_t index) {
   const Op &op = agents[agent][size_t(index)];
   std::deque<Token> &queue = tokens[program.channels[size_t(op.channel)].tag];
-  clocks[agent][agent] = index + 1;
   if (op.kind == Op::Kind::Signal) {
-    queue.push_back({clocks[agent], before[agent]});
+    queue.push_back({int32_t(agent), index + 1, heard[agent], before[agent]});
     return true;
   }
   if (queue.empty())
     return false;
-  const Token &token = queue.front();
-  for (size_t a = 0; a < agents.size(); ++a)
-    clocks[agent][a] = std::max(clocks[agent][a], token.clock[a]);
-  before[agent].insert(before[agent].end(), token.before.begin(), token.before.end());
+  receive(agent, queue.front());
   queue.pop_front();
   return true;
+}
+
+void Orderer::receive(size_t agent, const Token &token) {
+  if (!options.keepsOrder) {
+    auto now = std::make_shared<Counts>(*heard[agent]);
+    now->raise(*token.heard);
+    now->raise(token.agent, token.ops);
+    heard[agent] = std::move(now);
+    return;
+  }
+  for (const auto &[block, step] : token.before) {
+    auto [it, fresh] = before[agent].emplace(block, step);
+    if (!fresh && it->second.at.index < step.at.index)
+      it->second = step;
+  }
 }
 
 void Orderer::touchCell(int64_t number, bool writes, const Access &self,
@@ -228,7 +287,7 @@ void Orderer::touchCell(int64_t number, bool writes, const Access &self,
     if (other.time < 0 || other.time == self.time)
       return;
     hasUnordered |=
-        other.agent != self.agent && clocks[size_t(self.agent)][size_t(other.agent)] <= other.op;
+        other.agent != self.agent && heard[size_t(self.agent)]->of(other.agent) <= other.op;
     conflicts.push_back(other);
   };
   conflict(cell.write);
@@ -265,22 +324,19 @@ std::vector<Position> Orderer::reduce(std::vector<Access> awaited, int32_t block
   // Later ones may have waited for earlier ones.
   std::sort(awaited.begin(), awaited.end(),
             [](const Access &a, const Access &b) { return a.time > b.time; });
-  std::shared_ptr<Knowledge> mine;
+  std::shared_ptr<Counts> mine;
   std::vector<Position> result;
   for (const Access &access : awaited) {
-    const Knowledge &now = mine ? *mine : *knows[size_t(block)];
+    const Counts &now = mine ? *mine : *knows[size_t(block)];
     auto [other, index] = access.at;
-    if (other == block || now[size_t(other)] > index)
+    if (other == block || now.of(other) > index)
       continue;
     result.push_back(access.at);
     if (!mine)
-      mine = std::make_shared<Knowledge>(now);
-    (*mine)[size_t(other)] = index + 1;
-    if (known.empty())
-      continue;
-    const Knowledge &then = *known[size_t(other)][size_t(index)];
-    for (size_t b = 0; b < then.size(); ++b)
-      (*mine)[b] = std::max((*mine)[b], then[b]);
+      mine = std::make_shared<Counts>(now);
+    mine->raise(other, index + 1);
+    if (!known.empty())
+      mine->raise(*known[size_t(other)][size_t(index)]);
   }
   if (mine)
     knows[size_t(block)] = std::move(mine);
@@ -291,8 +347,11 @@ void Orderer::addStep(const Op &op, Access self, const Emit &emit) {
   std::vector<Access> awaited;
   if (options.keepsOrder) {
     // The order of this run need not be that of steps that only messages put in order.
-    awaited = std::move(before[size_t(self.agent)]);
-    before[size_t(self.agent)] = {self};
+    LastSteps &last = before[size_t(self.agent)];
+    for (const auto &[block, step] : last)
+      awaited.push_back(step);
+    last.clear();
+    last.emplace(self.at.block, self);
   } else {
     touch(op, self, awaited);
   }
@@ -301,7 +360,6 @@ void Orderer::addStep(const Op &op, Access self, const Emit &emit) {
   ++sizes[size_t(block)];
   if (!known.empty())
     known[size_t(block)].push_back(knows[size_t(block)]);
-  clocks[size_t(self.agent)][size_t(self.agent)] = self.op + 1;
   emit(op, block, positions);
 }
 

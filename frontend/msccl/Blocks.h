@@ -23,8 +23,8 @@ struct BlocksResult {
   /// Conflicting steps of two agents are ordered by nothing within the rank, but may be by
   /// what other ranks send: then only `keepsOrder` keeps that.
   bool hasUnordered = false;
-  /// The loc of an instruction that waits for a signal that is not sent; -2: none.
-  int32_t stuck = -2;
+  /// The loc of an instruction that waits for a signal that is not sent, if there is one.
+  std::optional<int32_t> stuck;
 };
 
 BlocksResult makeBlocks(const std::vector<std::vector<Op>> &agents, const Layout &layout,

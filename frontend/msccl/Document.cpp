@@ -13,9 +13,8 @@ namespace {
 using interchange::Diagnostic;
 using interchange::TextPlace;
 
-constexpr size_t errorLimit = 20;
 constexpr size_t attributeLimit = 64;
-constexpr int64_t rankLimit = 1 << 20, chunkLimit = int64_t(1) << 30;
+constexpr int64_t rankLimit = 1 << 20;
 constexpr int64_t intLimit = std::numeric_limits<int32_t>::max();
 
 template <size_t n>
@@ -47,7 +46,7 @@ public:
 private:
   void readGpu(pugi::xml_node node, Document &document);
   void readBlock(pugi::xml_node node, Document &document, Gpu &gpu);
-  void readStep(pugi::xml_node node, const Document &document, const Gpu &gpu, Block &block);
+  void readStep(pugi::xml_node node, const Gpu &gpu, Block &block);
   void checkOperand(const Step &step, const Gpu &gpu, bool isSource);
   void checkPeers(const Block &block, const Document &document, const Gpu &gpu);
   void checkDependences(const Gpu &gpu);
@@ -60,6 +59,7 @@ private:
   template <size_t n>
   std::optional<int64_t> optionalInteger(const Fields<n> &fields, size_t which, int64_t low,
                                          int64_t high);
+  /// An error if there is no such attribute.
   template <size_t n>
   std::string_view text(const Fields<n> &fields, size_t which);
   template <size_t n>
@@ -131,9 +131,7 @@ std::optional<int64_t> Reader::optionalInteger(const Fields<n> &fields, size_t w
 
 template <size_t n>
 int64_t Reader::integer(const Fields<n> &fields, size_t which, int64_t low, int64_t high) {
-  if (!fields.values[which])
-    error(xml.place(fields.node),
-          fmt::format("`{}` has no attribute `{}`", fields.node.name(), (*fields.names)[which]));
+  text(fields, which);
   // After an error the value is never used.
   return optionalInteger(fields, which, low, high).value_or(low);
 }
@@ -149,12 +147,12 @@ std::string_view Reader::text(const Fields<n> &fields, size_t which) {
 template <size_t n>
 Buf Reader::buffer(const Fields<n> &fields, size_t which) {
   std::string_view word = text(fields, which);
-  if (word == "i" || word == "o" || word == "s")
-    return word == "i" ? Buf::In : word == "o" ? Buf::Out : Buf::Scratch;
-  if (fields.values[which])
+  std::optional<Buf> known = parseBuf(word);
+  if (!known && fields.values[which])
     error(xml.place(fields.values[which]), fmt::format("{}=\"{}\": a buffer is `i`, `o` or `s`",
                                                        (*fields.names)[which], word.substr(0, 40)));
-  return Buf::In;
+  // After an error the value is never used.
+  return known.value_or(Buf::In);
 }
 
 void Reader::children(pugi::xml_node node, const char *name) {
@@ -178,11 +176,9 @@ std::optional<Document> Reader::read() {
   auto algo = fields(node, algoNames);
   document.name = algo.values[0].value();
   std::string_view protocol = text(algo, 1);
-  if (protocol == "LL")
-    document.protocol = Protocol::LL;
-  else if (protocol == "LL128")
-    document.protocol = Protocol::LL128;
-  else if (algo.values[1] && protocol != "Simple")
+  if (std::optional<Protocol> known = parseProtocol(protocol))
+    document.protocol = *known;
+  else if (algo.values[1])
     error(xml.place(algo.values[1]), fmt::format("proto=\"{}\": a protocol is `Simple`, `LL` or "
                                                  "`LL128`",
                                                  protocol.substr(0, 40)));
@@ -271,7 +267,7 @@ void Reader::readBlock(pugi::xml_node node, Document &document, Gpu &gpu) {
   for (pugi::xml_node child : node.children("step")) {
     if (isFull())
       return;
-    readStep(child, document, gpu, block);
+    readStep(child, gpu, block);
   }
   checkPeers(block, document, gpu);
   gpu.blocks.push_back(std::move(block));
@@ -292,7 +288,7 @@ void Reader::checkPeers(const Block &block, const Document &document, const Gpu 
   }
 }
 
-void Reader::readStep(pugi::xml_node node, const Document &document, const Gpu &gpu, Block &block) {
+void Reader::readStep(pugi::xml_node node, const Gpu &gpu, Block &block) {
   auto values = fields(node, stepNames);
   children(node, nullptr);
   Step step;
@@ -339,11 +335,10 @@ void Reader::checkOperand(const Step &step, const Gpu &gpu, bool isSource) {
   int64_t chunks = gpu.chunks[size_t(buf)];
   if (offset >= 0 && offset + step.count <= chunks)
     return;
-  char letter = "ios"[size_t(buf)];
   error(xml.place(step.node, isSource ? "srcoff" : "dstoff"),
         fmt::format("chunk {} of `{}` does not exist: gpu {} has {}_chunks=\"{}\"",
-                    offset < 0 || offset >= chunks ? offset : chunks, letter, gpu.id, letter,
-                    chunks));
+                    offset < 0 || offset >= chunks ? offset : chunks, letter(buf), gpu.id,
+                    letter(buf), chunks));
 }
 
 void Reader::checkDependences(const Gpu &gpu) {
@@ -375,6 +370,51 @@ void Reader::checkDependences(const Gpu &gpu) {
 
 std::optional<Document> readDocument(const Xml &xml, std::vector<Diagnostic> &diagnostics) {
   return Reader(xml, diagnostics).read();
+}
+
+std::string writeDocument(const Document &document) {
+  fmt::memory_buffer text;
+  auto out = std::back_inserter(text);
+  auto optional = [&](std::string_view name, const auto &value) {
+    if (value)
+      fmt::format_to(out, " {}=\"{}\"", name, *value);
+  };
+  fmt::format_to(out,
+                 "<algo name=\"{}\" proto=\"{}\" nchannels=\"{}\" nchunksperloop=\"{}\" "
+                 "ngpus=\"{}\" coll=\"{}\" inplace=\"{}\"",
+                 document.name, name(document.protocol), document.channels, document.chunksPerLoop,
+                 document.gpuCount, document.coll, int(document.inPlace));
+  if (document.outOfPlace)
+    fmt::format_to(out, " outofplace=\"{}\"", int(*document.outOfPlace));
+  optional("minBytes", document.minBytes);
+  optional("maxBytes", document.maxBytes);
+  optional("redop", document.redop);
+  optional("nthreads", document.threads);
+  optional("root", document.root);
+  optional("ccl_coll", document.cclColl);
+  optional("ccl_to", document.targets);
+  optional("ccl_rows", document.rows);
+  fmt::format_to(out, ">\n");
+  for (const Gpu &gpu : document.gpus) {
+    fmt::format_to(out, "  <gpu id=\"{}\" i_chunks=\"{}\" o_chunks=\"{}\" s_chunks=\"{}\">\n",
+                   gpu.id, gpu.chunks[0], gpu.chunks[1], gpu.chunks[2]);
+    for (const Block &block : gpu.blocks) {
+      fmt::format_to(out, "    <tb id=\"{}\" send=\"{}\" recv=\"{}\" chan=\"{}\">\n", block.id,
+                     block.send, block.recv, block.channel);
+      for (const Step &step : block.steps)
+        fmt::format_to(out,
+                       "      <step s=\"{}\" type=\"{}\" srcbuf=\"{}\" srcoff=\"{}\" "
+                       "dstbuf=\"{}\" dstoff=\"{}\" cnt=\"{}\" depid=\"{}\" deps=\"{}\" "
+                       "hasdep=\"{}\"/>\n",
+                       step.number, name(step.type), letter(step.src), step.srcOffset,
+                       letter(step.dst), step.dstOffset, step.count, step.depBlock, step.depStep,
+                       int(step.hasDep));
+      fmt::format_to(out, "    </tb>\n");
+    }
+    fmt::format_to(out, "  </gpu>\n");
+  }
+  fmt::format_to(out, "</algo>\n");
+  return fmt::to_string(text);
 }
 
 } // namespace ccl::msccl

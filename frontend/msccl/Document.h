@@ -15,6 +15,7 @@ namespace ccl::msccl {
 
 enum class Protocol : uint8_t { Simple, LL, LL128 };
 std::string_view name(Protocol protocol);
+std::optional<Protocol> parseProtocol(std::string_view text);
 /// Messages that the runtimes hold in a connection.
 int32_t slotsOf(Protocol protocol);
 
@@ -38,7 +39,9 @@ bool readsSrc(StepType type);
 bool writesDst(StepType type);
 bool combines(StepType type);
 
-enum class Buf : uint8_t { In, Out, Scratch }; ///< i, o, s
+enum class Buf : uint8_t { In, Out, Scratch };
+char letter(Buf buf); ///< i, o, s
+std::optional<Buf> parseBuf(std::string_view text);
 
 struct Step {
   StepType type = StepType::Nop;
@@ -80,9 +83,15 @@ struct Document {
   pugi::xml_node node;
 };
 
-/// Reads and checks. Errors go to `diagnostics`, at most 20; then the result is nothing.
+/// Chunks of a buffer of one rank.
+constexpr int64_t chunkLimit = int64_t(1) << 30;
+/// A file may have the same fault at each of its steps: so many errors are kept.
+constexpr size_t errorLimit = 20;
+
+/// Reads and checks. Errors go to `diagnostics`, at most `errorLimit`; then the result is nothing.
 std::optional<Document> readDocument(const Xml &xml,
                                      std::vector<interchange::Diagnostic> &diagnostics);
+/// Its texts have no character that XML would have to escape.
 std::string writeDocument(const Document &document);
 
 } // namespace ccl::msccl

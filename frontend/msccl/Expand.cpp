@@ -266,6 +266,7 @@ void Expander::add(const Instruction &instruction, Lanes::Cursor &cursor) {
     Op op;
     op.kind = instruction.kind == Instruction::Kind::Signal ? Op::Kind::Signal : Op::Kind::Wait;
     op.channel = instruction.channel;
+    op.step.loc = instruction.loc;
     ops.push_back(std::move(op));
     return;
   }

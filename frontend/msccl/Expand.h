@@ -14,7 +14,7 @@ namespace ccl::msccl {
 struct Op {
   enum class Kind : uint8_t { Step, Signal, Wait };
   Kind kind = Kind::Step;
-  Step step;                    ///< its peers are those of the lanes
+  Step step;                    ///< its peers are those of the lanes; Signal, Wait: only a loc
   int32_t recv = -1, send = -1; ///< lanes
   int32_t channel = -1;         ///< Signal, Wait: of the rank, to itself
 };
@@ -22,7 +22,7 @@ struct Op {
 /// Where the buffers of a program lie in i, o and s.
 class Layout {
 public:
-  Layout(const interchange::Foreign &foreign);
+  explicit Layout(const interchange::Foreign &foreign);
 
   struct Place {
     Buf buf;

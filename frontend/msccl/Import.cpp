@@ -17,8 +17,6 @@ using model::Operand;
 using model::RankProgram;
 using model::Role;
 
-/// Chunks that all steps together may move.
-constexpr int64_t movesLimit = int64_t(1) << 24;
 /// Chunks of all buffers of all ranks, as many as a proof takes.
 constexpr int64_t placesLimit = int64_t(1) << 28;
 
@@ -46,10 +44,12 @@ private:
   void addGpu(const Gpu &gpu, RankProgram &program);
   Synchronization synchronize(const Gpu &gpu, RankProgram &program);
   int32_t dataChannel(RankProgram &program, bool to, int32_t peer, int32_t tag);
+  void addBlock(const Gpu &gpu, size_t block, const Synchronization &sync, RankProgram &program);
   Instruction transfer(const Gpu &gpu, const Block &block, const Step &step, RankProgram &program);
   Operand place(const Gpu &gpu, const Step &step, bool isSource);
   int32_t locOf(const Step &step);
   void error(const Step &step, const char *attribute, std::string text);
+  void refuse(pugi::xml_node node, std::string text);
 
   const Document &document;
   const model::Contract contract;
@@ -72,26 +72,16 @@ std::optional<Foreign> Importer::import() {
   for (const model::Buffer &buffer : foreign.program.buffers)
     chunks += buffer.chunks;
   if (chunks > placesLimit / int64_t(std::max<size_t>(document.gpus.size(), 1))) {
-    diagnostics.push_back({Diagnostic::Kind::Unsupported,
-                           xml ? xml->place(document.node) : interchange::TextPlace(),
-                           -1,
-                           fmt::format("{} ranks with {} chunks each: at most {} are read",
-                                       document.gpus.size(), chunks, placesLimit),
-                           {}});
+    refuse(document.node, fmt::format("{} ranks with {} chunks each: at most {} are read",
+                                      document.gpus.size(), chunks, placesLimit));
     return std::nullopt;
   }
   foreign.program.ranks.resize(document.gpus.size());
   for (const Gpu &gpu : document.gpus) {
     addGpu(gpu, foreign.program.ranks[size_t(gpu.id)]);
-    if (moves > movesLimit && !failed) {
-      failed = true;
-      diagnostics.push_back(
-          {Diagnostic::Kind::Unsupported,
-           xml ? xml->place(gpu.node) : interchange::TextPlace(),
-           -1,
-           fmt::format("the steps so far move {} chunks; at most {} are read", moves, movesLimit),
-           {}});
-    }
+    if (moves > movesLimit && !failed)
+      refuse(gpu.node, fmt::format("the steps so far move {} chunks; at most {} are read", moves,
+                                   movesLimit));
     if (failed)
       return std::nullopt;
   }
@@ -125,12 +115,21 @@ void Importer::addBuffers() {
 
 void Importer::error(const Step &step, const char *attribute, std::string text) {
   failed = true;
-  if (diagnostics.size() < 20)
+  if (diagnostics.size() < errorLimit)
     diagnostics.push_back({Diagnostic::Kind::Malformed,
                            xml ? xml->place(step.node, attribute) : interchange::TextPlace(),
                            xml ? -1 : step.loc,
                            std::move(text),
                            {}});
+}
+
+void Importer::refuse(pugi::xml_node node, std::string text) {
+  failed = true;
+  diagnostics.push_back({Diagnostic::Kind::Unsupported,
+                         xml ? xml->place(node) : interchange::TextPlace(),
+                         -1,
+                         std::move(text),
+                         {}});
 }
 
 int32_t Importer::locOf(const Step &step) {
@@ -160,9 +159,8 @@ Operand Importer::place(const Gpu &gpu, const Step &step, bool isSource) {
     error(step, isSource ? "srcoff" : "dstoff",
           fmt::format("chunk {} of `{}` does not exist: the {} of {} on {} ranks has {} of "
                       "nchunksperloop=\"{}\"",
-                      std::max(chunk, chunks), buf == Buf::In ? "i" : "o",
-                      buf == Buf::In ? "input" : "output", document.coll, document.gpuCount, chunks,
-                      document.chunksPerLoop));
+                      std::max(chunk, chunks), letter(buf), buf == Buf::In ? "input" : "output",
+                      document.coll, document.gpuCount, chunks, document.chunksPerLoop));
   if (foreign.program.buffers.front().role == Role::InOut)
     operand.chunk =
         buf == Buf::In ? contract.inPosition(gpu.id, chunk) : contract.outPosition(gpu.id, chunk);
@@ -174,7 +172,6 @@ Instruction Importer::transfer(const Gpu &gpu, const Block &block, const Step &s
   Instruction result;
   result.reduce = combines(step.type);
   result.count = step.count;
-  result.loc = locOf(step);
   auto channel = [&](bool to) {
     Operand operand;
     operand.kind = Operand::Kind::Channel;
@@ -245,41 +242,40 @@ Importer::Synchronization Importer::synchronize(const Gpu &gpu, RankProgram &pro
   return result;
 }
 
+void Importer::addBlock(const Gpu &gpu, size_t index, const Synchronization &sync,
+                        RankProgram &program) {
+  const Block &block = gpu.blocks[index];
+  model::Agent agent;
+  agent.id = block.id;
+  int32_t loc = -1;
+  auto addAll = [&](const auto &channels, size_t step, Instruction::Kind kind) {
+    auto it = channels.find({index, step});
+    if (it == channels.end())
+      return;
+    for (int32_t channel : it->second) {
+      Instruction &instruction = agent.code.emplace_back();
+      instruction.kind = kind, instruction.channel = channel, instruction.loc = loc;
+    }
+  };
+  for (size_t s = 0; s < block.steps.size(); ++s) {
+    const Step &step = block.steps[s];
+    loc = locOf(step);
+    addAll(sync.waits, s, Instruction::Kind::Wait);
+    if (step.type != StepType::Nop) {
+      agent.code.push_back(transfer(gpu, block, step, program));
+      agent.code.back().loc = loc;
+    }
+    addAll(sync.signals, s, Instruction::Kind::Signal);
+  }
+  if (!agent.code.empty())
+    program.agents.push_back(std::move(agent));
+}
+
 void Importer::addGpu(const Gpu &gpu, RankProgram &program) {
   dataChannels.clear();
   Synchronization sync = synchronize(gpu, program);
-  auto add = [&](const std::vector<int32_t> *channels, Instruction::Kind kind, int32_t loc,
-                 std::vector<Instruction> &code) {
-    if (!channels)
-      return;
-    for (int32_t channel : *channels) {
-      code.emplace_back();
-      code.back().kind = kind;
-      code.back().channel = channel;
-      code.back().loc = loc;
-    }
-  };
-  auto find = [](const auto &map, size_t block, size_t step) {
-    auto it = map.find({block, step});
-    return it == map.end() ? nullptr : &it->second;
-  };
-  for (size_t b = 0; b < gpu.blocks.size() && !failed; ++b) {
-    model::Agent agent;
-    agent.id = gpu.blocks[b].id;
-    for (size_t s = 0; s < gpu.blocks[b].steps.size(); ++s) {
-      const Step &step = gpu.blocks[b].steps[s];
-      std::vector<Instruction> one;
-      if (step.type != StepType::Nop)
-        one.push_back(transfer(gpu, gpu.blocks[b], step, program));
-      int32_t loc = one.empty() ? locOf(step) : one.front().loc;
-      add(find(sync.waits, b, s), Instruction::Kind::Wait, loc, agent.code);
-      for (Instruction &instruction : one)
-        agent.code.push_back(std::move(instruction));
-      add(find(sync.signals, b, s), Instruction::Kind::Signal, loc, agent.code);
-    }
-    if (!agent.code.empty())
-      program.agents.push_back(std::move(agent));
-  }
+  for (size_t b = 0; b < gpu.blocks.size() && !failed; ++b)
+    addBlock(gpu, b, sync, program);
 }
 
 } // namespace

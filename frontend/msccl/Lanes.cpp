@@ -79,26 +79,21 @@ int32_t Lanes::Cursor::take(int32_t channel) {
   return fifo.firstLane + message / fifo.segment;
 }
 
-void Lanes::forEachTransfer(int32_t rank,
-                            const std::function<void(const std::vector<int32_t> &,
-                                                     const std::vector<int32_t> &)> &f) const {
+void Lanes::countJoints(int32_t rank, Joints &joints) const {
   Cursor cursor(*this, rank);
-  std::vector<int32_t> in, out;
+  std::vector<int32_t> in;
   for (const model::Agent &agent : program.ranks[size_t(rank)].agents)
-    for (const Instruction &instruction : agent.code) {
-      if (instruction.kind != Instruction::Kind::Transfer)
-        continue;
+    for (const Instruction &instruction : agent.code)
       for (int32_t part = parts(instruction); part > 0; --part) {
-        in.clear(), out.clear();
+        in.clear();
         for (const Operand &operand : instruction.from)
           if (operand.kind == Operand::Kind::Channel)
             in.push_back(cursor.take(operand.channel));
         for (const Operand &operand : instruction.to)
           if (operand.kind == Operand::Kind::Channel)
-            out.push_back(cursor.take(operand.channel));
-        f(in, out);
+            for (int32_t send = cursor.take(operand.channel); int32_t recv : in)
+              ++joints[{recv, send}];
       }
-    }
 }
 
 void Lanes::joinLanes() {
@@ -117,14 +112,10 @@ void Lanes::joinLanes() {
       lane = parent[size_t(lane)] = parent[size_t(parent[size_t(lane)])];
     return lane;
   };
-  std::map<std::pair<int32_t, int32_t>, int32_t> uses;
+  Joints joints;
   for (size_t rank = 0; rank < program.ranks.size(); ++rank)
-    forEachTransfer(int32_t(rank), [&](const auto &in, const auto &out) {
-      for (int32_t a : in)
-        for (int32_t b : out)
-          ++uses[{a, b}];
-    });
-  std::vector<std::pair<std::pair<int32_t, int32_t>, int32_t>> wanted(uses.begin(), uses.end());
+    countJoints(int32_t(rank), joints);
+  std::vector<std::pair<std::pair<int32_t, int32_t>, int32_t>> wanted(joints.begin(), joints.end());
   std::sort(wanted.begin(), wanted.end(), [](const auto &a, const auto &b) {
     return std::tuple(-a.second, a.first) < std::tuple(-b.second, b.first);
   });
@@ -164,17 +155,24 @@ void Lanes::color() {
   std::map<int32_t, std::vector<int32_t>> groups;
   for (size_t i = 0; i < lanes.size(); ++i)
     groups[lanes[i].group].push_back(int32_t(i));
-  std::map<std::pair<int32_t, int32_t>, std::set<int32_t>> taken;
+  struct Taken {
+    std::set<int32_t> channels;
+    int32_t lowest = 0; ///< all below are taken
+  };
+  std::map<std::pair<int32_t, int32_t>, Taken> taken; ///< by sender and receiver
+  auto takenOf = [&](int32_t lane) -> Taken & {
+    return taken[{lanes[size_t(lane)].src, lanes[size_t(lane)].dst}];
+  };
   auto isFree = [&](const std::vector<int32_t> &group, int32_t channel) {
-    return std::none_of(group.begin(), group.end(), [&](int32_t lane) {
-      auto it = taken.find({lanes[size_t(lane)].src, lanes[size_t(lane)].dst});
-      return it != taken.end() && it->second.count(channel) > 0;
-    });
+    return std::none_of(group.begin(), group.end(),
+                        [&](int32_t lane) { return takenOf(lane).channels.count(channel) > 0; });
   };
   auto give = [&](const std::vector<int32_t> &group, int32_t channel) {
     for (int32_t lane : group) {
       lanes[size_t(lane)].channel = channel;
-      taken[{lanes[size_t(lane)].src, lanes[size_t(lane)].dst}].insert(channel);
+      Taken &pair = takenOf(lane);
+      for (pair.channels.insert(channel); pair.channels.count(pair.lowest) > 0;)
+        ++pair.lowest;
     }
     channels = std::max(channels, channel + 1);
   };
@@ -193,6 +191,8 @@ void Lanes::color() {
   }
   for (const std::vector<int32_t> *group : left) {
     int32_t channel = 0;
+    for (int32_t lane : *group)
+      channel = std::max(channel, takenOf(lane).lowest);
     while (!isFree(*group, channel))
       ++channel;
     give(*group, channel);

@@ -10,7 +10,6 @@
 
 #include "frontend/msccl/Targets.h"
 
-#include <functional>
 #include <map>
 #include <unordered_map>
 
@@ -66,10 +65,9 @@ private:
   void joinLanes();
   void color();
   int32_t parts(const model::Instruction &instruction) const;
-  /// Calls f(receiving lanes, sending lanes) for every part of every transfer of a rank.
-  void forEachTransfer(int32_t rank,
-                       const std::function<void(const std::vector<int32_t> &,
-                                                const std::vector<int32_t> &)> &f) const;
+  /// How often a transfer takes from one lane and gives to another: by (receiving, sending).
+  using Joints = std::map<std::pair<int32_t, int32_t>, int32_t>;
+  void countJoints(int32_t rank, Joints &joints) const;
 
   const model::Program &program;
   const Limits *const limits;

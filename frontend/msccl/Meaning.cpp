@@ -47,6 +47,34 @@ bool parse(std::string_view text, int64_t &value) {
   return code == std::errc() && end == text.data() + text.size();
 }
 
+/// The rank that data comes from (broadcast, scatter) or goes to (reduce, gather), if the
+/// steps tell: among the ranks that send (receive) something, the only one that never
+/// receives (sends), or else the only one that reads `i` (writes `o`).
+std::optional<int32_t> inferRoot(const Document &document, bool isSource) {
+  if (document.gpuCount == 1)
+    return 0;
+  std::vector<int32_t> ends, users;
+  for (const Gpu &gpu : document.gpus) {
+    bool gives = false, takes = false, uses = false;
+    for (const Block &block : gpu.blocks)
+      for (const Step &step : block.steps) {
+        gives |= sends(step.type);
+        takes |= receives(step.type);
+        uses |= isSource ? readsSrc(step.type) && step.src == Buf::In
+                         : writesDst(step.type) && step.dst == Buf::Out;
+      }
+    if (isSource ? gives && !takes : takes && !gives)
+      ends.push_back(gpu.id);
+    if (uses)
+      users.push_back(gpu.id);
+  }
+  if (ends.size() == 1)
+    return ends.front();
+  if (users.size() == 1)
+    return users.front();
+  return std::nullopt;
+}
+
 class ContractReader {
 public:
   ContractReader(const Document &document, const Xml &xml, std::vector<Diagnostic> &diagnostics)
@@ -82,11 +110,11 @@ std::optional<Contract> ContractReader::read() {
 }
 
 bool ContractReader::readCollective() {
-  auto known = std::find_if(words.begin(), words.end(),
-                            [&](const Word &word) { return word.word == document.coll; });
   if (document.coll == "send" || document.coll == "recv")
     return fail("coll", fmt::format("coll=\"{}\" is no collective", document.coll),
                 Diagnostic::Kind::Unsupported);
+  auto known = std::find_if(words.begin(), words.end(),
+                            [&](const Word &word) { return word.word == document.coll; });
   if (known == words.end())
     return fail("coll", fmt::format("coll=\"{}\" is unknown; there are allreduce, allgather, "
                                     "reduce_scatter, reduce, broadcast, gather, scatter, alltoall, "
@@ -137,7 +165,7 @@ bool ContractReader::readChunks() {
     contract.customInChunks = in, contract.customOutChunks = out;
     return true;
   }
-  int64_t shards = std::max<int64_t>({contract.inShards(), contract.outShards(), 1});
+  int64_t shards = std::max<int64_t>({contract.inShards(), contract.outShards(), 1}); // barrier: 0
   if (document.chunksPerLoop % shards != 0)
     return fail("nchunksperloop",
                 fmt::format("nchunksperloop=\"{}\" is no multiple of ngpus=\"{}\": {} has one part "
@@ -209,31 +237,6 @@ std::optional<Contract> readContract(const Document &document, const Xml &xml,
   return ContractReader(document, xml, diagnostics).read();
 }
 
-std::optional<int32_t> inferRoot(const Document &document, bool isSource) {
-  if (document.gpuCount == 1)
-    return 0;
-  std::vector<int32_t> ends, users;
-  for (const Gpu &gpu : document.gpus) {
-    bool gives = false, takes = false, uses = false;
-    for (const Block &block : gpu.blocks)
-      for (const Step &step : block.steps) {
-        gives |= sends(step.type);
-        takes |= receives(step.type);
-        uses |= isSource ? readsSrc(step.type) && step.src == Buf::In
-                         : writesDst(step.type) && step.dst == Buf::Out;
-      }
-    if (isSource ? gives && !takes : takes && !gives)
-      ends.push_back(gpu.id);
-    if (uses)
-      users.push_back(gpu.id);
-  }
-  if (ends.size() == 1)
-    return ends.front();
-  if (users.size() == 1)
-    return users.front();
-  return std::nullopt;
-}
-
 //===----------------------------------------------------------------------===//
 // Writing
 //===----------------------------------------------------------------------===//
@@ -270,9 +273,7 @@ bool writeContract(const Contract &contract, const Limits *limits, Document &doc
   }
   if (document.coll == "custom" && contract.collective != Collective::Custom)
     document.cclColl = model::name(contract.collective);
-  document.chunksPerLoop = contract.collective == Collective::Barrier
-                               ? 1
-                               : std::max<int64_t>({contract.inChunks(), contract.outChunks(), 1});
+  document.chunksPerLoop = std::max<int64_t>(contract.inOutChunks(), 1);
   if (model::hasRoot(contract.collective))
     document.root = int32_t(contract.root);
   // Whether a custom one combines would only be seen from its steps.

@@ -14,11 +14,6 @@ namespace ccl::msccl {
 std::optional<model::Contract> readContract(const Document &document, const Xml &xml,
                                             std::vector<interchange::Diagnostic> &diagnostics);
 
-/// The rank that data comes from (broadcast, scatter) or goes to (reduce, gather), if the
-/// steps tell: among the ranks that send (receive) something, the only one that never
-/// receives (sends), or else the only one that reads `i` (writes `o`).
-std::optional<int32_t> inferRoot(const Document &document, bool isSource);
-
 /// Sets `coll`, `chunksPerLoop` and what else of `document` follows from the contract. What
 /// runtimes of this kind cannot run goes to `diagnostics`; false: it cannot be written at all.
 /// `limits` may be null.

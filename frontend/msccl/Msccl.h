@@ -20,9 +20,6 @@ std::optional<interchange::Foreign> readXml(std::string_view text,
 
 struct WriteOptions {
   Target target = Target::None;
-  /// Nothing: LL if the program has that one's 8 slots, or needs more than Simple has; else
-  /// Simple.
-  std::optional<Protocol> protocol;
 };
 
 /// The text of a program that is right (deadlocks or races would be translated into others).

@@ -6,16 +6,25 @@
 
 namespace ccl::msccl {
 
+static constexpr std::array<std::string_view, 3> protocolNames = {"Simple", "LL", "LL128"};
 static constexpr std::array<std::string_view, 9> stepNames = {"s",    "r",   "rcs", "rrs", "rrc",
                                                               "rrcs", "cpy", "re",  "nop"};
+static constexpr std::array<std::string_view, 3> bufNames = {"i", "o", "s"};
 
-std::string_view name(Protocol protocol) {
-  switch (protocol) {
-  case Protocol::Simple: return "Simple";
-  case Protocol::LL: return "LL";
-  case Protocol::LL128: return "LL128";
-  }
-  return "Simple";
+/// The value whose name `text` is.
+template <typename Enum, size_t n>
+static std::optional<Enum> parse(const std::array<std::string_view, n> &names,
+                                 std::string_view text) {
+  auto it = std::find(names.begin(), names.end(), text);
+  if (it == names.end())
+    return std::nullopt;
+  return Enum(it - names.begin());
+}
+
+std::string_view name(Protocol protocol) { return protocolNames[size_t(protocol)]; }
+
+std::optional<Protocol> parseProtocol(std::string_view text) {
+  return parse<Protocol>(protocolNames, text);
 }
 
 int32_t slotsOf(Protocol protocol) { return protocol == Protocol::Simple ? 2 : 8; }
@@ -23,11 +32,12 @@ int32_t slotsOf(Protocol protocol) { return protocol == Protocol::Simple ? 2 : 8
 std::string_view name(StepType type) { return stepNames[size_t(type)]; }
 
 std::optional<StepType> parseStepType(std::string_view text) {
-  auto it = std::find(stepNames.begin(), stepNames.end(), text);
-  if (it == stepNames.end())
-    return std::nullopt;
-  return StepType(it - stepNames.begin());
+  return parse<StepType>(stepNames, text);
 }
+
+char letter(Buf buf) { return bufNames[size_t(buf)].front(); }
+
+std::optional<Buf> parseBuf(std::string_view text) { return parse<Buf>(bufNames, text); }
 
 bool receives(StepType type) {
   return type == StepType::Receive || type == StepType::ReceiveCopySend ||

@@ -24,6 +24,9 @@ public:
     else
       ++found[it->second].more;
   }
+  void addFinding(TextPlace place, const TextFinding &finding) {
+    found.push_back({place, finding.text + " by the runtimes' own parsers", {}, finding.more});
+  }
   /// What `runtime` does not take. Others may not take it, either.
   void addViolation(std::string_view runtime, const Violation &violation, TextPlace place) {
     std::string key = violation.text;
@@ -87,8 +90,8 @@ void warnOfStep(const Block &block, size_t index, const Xml &xml, Warnings &warn
         "local", xml.place(step.node, "srcoff"),
         fmt::format("type=\"{}\": what is received is added to `{}` {} of this rank, and "
                     "stored in `{}` {}; if the sender's place was meant, the file is wrong",
-                    name(step.type), "ios"[size_t(step.src)], step.srcOffset,
-                    "ios"[size_t(step.dst)], step.dstOffset));
+                    name(step.type), letter(step.src), step.srcOffset, letter(step.dst),
+                    step.dstOffset));
 }
 
 void warn(std::string_view text, const Document &document, const Xml &xml, Warnings &warnings) {
@@ -96,10 +99,8 @@ void warn(std::string_view text, const Document &document, const Xml &xml, Warni
     checkLimits(document, limits, [&](Violation violation) {
       warnings.addViolation(limits.name, violation, placeOf(violation, document, xml));
     });
-  checkText(text, [&](size_t offset, int key, std::string finding) {
-    warnings.add(fmt::format("text {}", key), xml.placeAt(offset),
-                 fmt::format("{} by the runtimes' own parsers", finding));
-  });
+  for (const TextFinding &finding : checkText(text))
+    warnings.addFinding(xml.placeAt(finding.offset), finding);
   for (const Gpu &gpu : document.gpus)
     for (const Block &block : gpu.blocks) {
       if (block.channel >= document.channels)

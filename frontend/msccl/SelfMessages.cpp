@@ -1,4 +1,3 @@
-//===- SelfMessages.cpp ----------------------------------------------------------------===//
 #include "frontend/msccl/SelfMessages.h"
 
 #include <algorithm>
@@ -21,74 +20,81 @@ struct Fifo {
   int64_t place(int64_t message) const { return base + message % slots * longest; }
 };
 
-class Rank {
+/// What a rank sends to itself.
+class SelfFifos {
 public:
-  Rank(RankProgram &program, int32_t rank) : program(program), rank(rank) {}
+  SelfFifos(const RankProgram &program, int32_t rank);
 
   /// Chunks of scratch that are needed.
-  int64_t look();
-  void rewrite(int32_t buffer);
+  int64_t chunks() const { return needed; }
+  void rewrite(RankProgram &program, int32_t buffer);
 
 private:
   /// The messages behind an operand, or null.
-  Fifo *fifoOf(const Operand &operand, bool sends) {
+  Fifo *fifoOf(const RankProgram &program, const Operand &operand, bool sends) {
     if (operand.kind != Operand::Kind::Channel)
       return nullptr;
     const Channel &channel = program.channels[size_t(operand.channel)];
-    if (channel.peer != rank || channel.slots == 0 || channel.to != sends)
-      return nullptr;
-    Fifo &fifo = fifos[channel.tag];
-    fifo.slots = fifo.slots ? std::min(fifo.slots, channel.slots) : channel.slots;
-    return &fifo;
+    auto it = fifos.find(channel.tag);
+    return channel.peer == rank && channel.to == sends && it != fifos.end() ? &it->second : nullptr;
   }
+  void look(const RankProgram &program, int32_t agent, const Instruction &instruction);
 
-  RankProgram &program;
   const int32_t rank;
   std::map<int32_t, Fifo> fifos; ///< by tag
+  int64_t needed = 0;
 };
 
-int64_t Rank::look() {
-  for (size_t a = 0; a < program.agents.size(); ++a)
-    for (const Instruction &i : program.agents[a].code) {
-      auto see = [&](const Operand &operand, bool sends) {
-        Fifo *fifo = fifoOf(operand, sends);
-        if (!fifo)
-          return;
-        fifo->fits &= fifo->agent < 0 || fifo->agent == int32_t(a);
-        fifo->agent = int32_t(a);
-        fifo->longest = std::max<int64_t>(fifo->longest, i.count);
-        (sends ? fifo->sent : fifo->received)++;
-        fifo->fits &= fifo->received <= fifo->sent;
-      };
-      // A transfer takes a slot before it gives one back.
-      std::map<int32_t, int64_t> before;
-      for (auto &[tag, fifo] : fifos)
-        before[tag] = fifo.received;
-      for (const Operand &operand : i.from)
-        see(operand, false);
-      for (const Operand &operand : i.to)
-        see(operand, true);
-      for (auto &[tag, fifo] : fifos)
-        fifo.fits &= fifo.sent - before[tag] <= fifo.slots;
+SelfFifos::SelfFifos(const RankProgram &program, int32_t rank) : rank(rank) {
+  for (const Channel &channel : program.channels)
+    if (channel.peer == rank && channel.slots > 0) {
+      Fifo &fifo = fifos[channel.tag];
+      fifo.slots = fifo.slots > 0 ? std::min(fifo.slots, channel.slots) : channel.slots;
     }
-  int64_t chunks = 0;
+  if (fifos.empty())
+    return;
+  for (size_t a = 0; a < program.agents.size(); ++a)
+    for (const Instruction &instruction : program.agents[a].code)
+      look(program, int32_t(a), instruction);
   for (auto &[tag, fifo] : fifos) {
     fifo.fits &= fifo.sent == fifo.received;
     if (!fifo.fits)
       continue;
-    fifo.base = chunks;
-    chunks += std::min<int64_t>(fifo.slots, fifo.sent) * fifo.longest;
+    fifo.base = needed;
+    needed += std::min<int64_t>(fifo.slots, fifo.sent) * fifo.longest;
     fifo.sent = fifo.received = 0;
   }
-  return chunks;
 }
 
-void Rank::rewrite(int32_t buffer) {
+void SelfFifos::look(const RankProgram &program, int32_t agent, const Instruction &instruction) {
+  auto see = [&](Fifo &fifo) {
+    fifo.fits &= fifo.agent < 0 || fifo.agent == agent;
+    fifo.agent = agent;
+    fifo.longest = std::max<int64_t>(fifo.longest, instruction.count);
+  };
+  for (const Operand &operand : instruction.from)
+    if (Fifo *fifo = fifoOf(program, operand, /*sends=*/false)) {
+      see(*fifo);
+      fifo->fits &= ++fifo->received <= fifo->sent;
+    }
+  for (const Operand &operand : instruction.to)
+    if (Fifo *fifo = fifoOf(program, operand, /*sends=*/true)) {
+      see(*fifo);
+      // A transfer takes a slot before it gives one back.
+      auto held =
+          std::count_if(instruction.from.begin(), instruction.from.end(), [&](const Operand &from) {
+            return fifoOf(program, from, /*sends=*/false) == fifo;
+          });
+      fifo->fits &= ++fifo->sent - fifo->received + held <= fifo->slots;
+    }
+}
+
+void SelfFifos::rewrite(RankProgram &program, int32_t buffer) {
   for (model::Agent &agent : program.agents)
-    for (Instruction &i : agent.code)
+    for (Instruction &instruction : agent.code)
       for (bool sends : {false, true})
-        for (Operand &operand : sends ? i.to : i.from)
-          if (Fifo *fifo = fifoOf(operand, sends); fifo && fifo->fits) {
+        for (Operand &operand : sends ? instruction.to : instruction.from)
+          if (Fifo *fifo = fifoOf(program, operand, sends); fifo && fifo->fits) {
             int64_t message = (sends ? fifo->sent : fifo->received)++;
             operand = Operand();
             operand.buffer = buffer;
@@ -98,31 +104,20 @@ void Rank::rewrite(int32_t buffer) {
 
 } // namespace
 
-static bool hasSelfMessages(const interchange::Foreign &foreign) {
-  for (size_t rank = 0; rank < foreign.program.ranks.size(); ++rank)
-    for (const Channel &channel : foreign.program.ranks[rank].channels)
-      if (channel.peer == int32_t(rank) && channel.slots > 0)
-        return true;
-  return false;
-}
-
 std::optional<interchange::Foreign> withoutSelfMessages(const interchange::Foreign &foreign) {
-  if (!hasSelfMessages(foreign))
-    return std::nullopt;
-  interchange::Foreign changed = foreign;
-  std::vector<RankProgram> &ranks = changed.program.ranks;
-  std::vector<Rank> found;
+  std::vector<SelfFifos> found;
   int64_t chunks = 0;
-  for (size_t rank = 0; rank < ranks.size(); ++rank) {
-    found.emplace_back(ranks[rank], int32_t(rank));
-    chunks = std::max(chunks, found.back().look());
+  for (const RankProgram &program : foreign.program.ranks) {
+    found.emplace_back(program, int32_t(found.size()));
+    chunks = std::max(chunks, found.back().chunks());
   }
   if (chunks == 0)
     return std::nullopt;
+  interchange::Foreign changed = foreign;
   const int32_t buffer = int32_t(changed.program.buffers.size());
   changed.program.buffers.push_back({"self", model::Role::Scratch, chunks});
-  for (Rank &rank : found)
-    rank.rewrite(buffer);
+  for (size_t rank = 0; rank < found.size(); ++rank)
+    found[rank].rewrite(changed.program.ranks[rank], buffer);
   return changed;
 }
 

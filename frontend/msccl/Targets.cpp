@@ -180,15 +180,49 @@ void checkLimits(const Document &document, const Limits &limits, const Report &r
 
 namespace {
 
-enum Key { Declaration, Quote, Spaces, Entity, LongString, Tab, Doctype, Mark, ManyAttributes };
-using TextReport = std::function<void(size_t, int, std::string)>;
+enum Kind { Declaration, Quote, Spaces, Entity, LongString, Tab, Doctype, Mark, ManyAttributes };
 
-/// One tag, from `<` at `at`; returns the offset behind it. It is well-formed.
-size_t checkTag(std::string_view text, size_t at, const TextReport &report) {
+class TextChecker {
+public:
+  explicit TextChecker(std::string_view text) : text(text) {}
+  std::vector<TextFinding> check();
+
+private:
+  /// One tag, from `<` at `at`; returns the offset behind it. It is well-formed.
+  size_t checkTag(size_t at);
+  void checkValue(size_t at, std::string_view value);
+  /// There may be as many as characters: only the first one's sentence is made.
+  template <typename... Args>
+  void report(size_t offset, Kind kind, fmt::format_string<Args...> sentence, Args &&...args) {
+    size_t &number = numbers[kind];
+    if (number == 0) {
+      found.push_back({offset, fmt::format(sentence, std::forward<Args>(args)...)});
+      number = found.size();
+    } else {
+      ++found[number - 1].more;
+    }
+  }
+
+  const std::string_view text;
+  std::vector<TextFinding> found;
+  std::array<size_t, ManyAttributes + 1> numbers = {}; ///< by kind: place in `found`, from 1
+};
+
+void TextChecker::checkValue(size_t at, std::string_view value) {
+  if (size_t ampersand = value.find('&'); ampersand != value.npos)
+    report(at + ampersand, Entity, "entities are not resolved");
+  if (value.size() >= stringLimit)
+    report(at - 1, LongString, "a value of {} characters; at most {} are kept", value.size(),
+           stringLimit - 1);
+}
+
+static bool isBlank(char c) { return c == ' ' || c == '\t' || c == '\n' || c == '\r'; }
+
+size_t TextChecker::checkTag(size_t at) {
   size_t end = text.size(), i = at + 1, attributes = 0;
   while (i < end && text[i] != '>') {
     char c = text[i];
-    if (c == '\t' || c == '\n' || c == '\r' || (c == ' ' && i + 1 < end && text[i + 1] == ' '))
+    if (isBlank(c) && (c != ' ' || (i + 1 < end && text[i + 1] == ' ')))
       report(i, Spaces, "attributes are to be separated by one space");
     if (c != '"' && c != '\'') {
       ++i;
@@ -196,27 +230,19 @@ size_t checkTag(std::string_view text, size_t at, const TextReport &report) {
     }
     if (c == '\'')
       report(i, Quote, "only double quotes are read");
-    if (text[i - 1] != '=')
-      report(i, Spaces, "no space may be around =");
+    if (size_t equals = text.rfind('=', i); equals != i - 1 || isBlank(text[equals - 1]))
+      report(equals, Spaces, "no space may be around =");
     if (++attributes == attributesLimit + 1)
-      report(i, ManyAttributes,
-             fmt::format("more than {} attributes; the others are not read", attributesLimit));
+      report(i, ManyAttributes, "more than {} attributes; the others are not read",
+             attributesLimit);
     size_t close = std::min(text.find(c, i + 1), end);
-    std::string_view value = text.substr(i + 1, close - i - 1);
-    if (size_t ampersand = value.find('&'); ampersand != value.npos)
-      report(i + 1 + ampersand, Entity, "entities are not resolved");
-    if (value.size() >= stringLimit)
-      report(i, LongString,
-             fmt::format("a value of {} characters; at most {} are kept", value.size(),
-                         stringLimit - 1));
+    checkValue(i + 1, text.substr(i + 1, close - i - 1));
     i = close + 1;
   }
   return std::min(i + 1, end);
 }
 
-} // namespace
-
-void checkText(std::string_view text, const TextReport &report) {
+std::vector<TextFinding> TextChecker::check() {
   size_t i = 0;
   if (text.substr(0, 3) == "\xef\xbb\xbf") {
     report(0, Mark, "a byte order mark is not read");
@@ -237,9 +263,14 @@ void checkText(std::string_view text, const TextReport &report) {
       report(i, Doctype, "a DOCTYPE is not read");
       skip(">");
     } else {
-      i = checkTag(text, i, report);
+      i = checkTag(i);
     }
   }
+  return std::move(found);
 }
+
+} // namespace
+
+std::vector<TextFinding> checkText(std::string_view text) { return TextChecker(text).check(); }
 
 } // namespace ccl::msccl

@@ -22,11 +22,11 @@ std::optional<Target> parseTarget(std::string_view text);
 
 struct Limits {
   Target target;
-  std::string_view name;          ///< as in messages
-  int32_t stepsPerBlock;          ///< steps, with nops
-  int32_t blocksPerGpu;           ///<
-  int32_t blocksPerChannel;       ///< that send, or that receive
-  int32_t channels;               ///<
+  std::string_view name; ///< as in messages
+  int32_t stepsPerBlock; ///< steps, with nops
+  int32_t blocksPerGpu;
+  int32_t blocksPerChannel; ///< that send, or that receive
+  int32_t channels;
   int32_t countBelow;             ///< `cnt` is smaller
   int32_t nodes;                  ///< elements that are kept for one gpu; 0: no limit is known
   int32_t children;               ///< of one element; 0: no limit is known
@@ -42,8 +42,6 @@ const Limits *limitsOf(Target target);
 
 /// The longest attribute that these parsers take, and how many of an element.
 constexpr size_t stringLimit = 255, attributesLimit = 16;
-/// Consecutive `re` into one place that are made one.
-constexpr int32_t fusedReductions = 16;
 
 /// Something that a runtime refuses or ignores. What lies at gpu -1 is the whole file's;
 /// block -1 the gpu's; step -1 the block's. They are positions, not ids.
@@ -56,9 +54,13 @@ struct Violation {
 void checkLimits(const Document &document, const Limits &limits,
                  const std::function<void(Violation)> &report);
 
-/// What the parsers of all three runtimes, written by hand, do not read although XML has it.
-/// `report` gets an offset, a key that is the same for alike findings, and a sentence.
-void checkText(std::string_view text,
-               const std::function<void(size_t offset, int key, std::string text)> &report);
+/// What the parsers of all three runtimes, written by hand, do not read although XML has it:
+/// of each kind the first one, in the order of the text.
+struct TextFinding {
+  size_t offset;
+  std::string text;
+  size_t more = 0; ///< of this kind
+};
+std::vector<TextFinding> checkText(std::string_view text);
 
 } // namespace ccl::msccl

@@ -9,6 +9,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <set>
 
 namespace ccl::msccl {
 namespace {
@@ -32,6 +33,7 @@ private:
   bool checkOperand(int32_t rank, const Instruction &instruction, const Operand &operand);
   bool checkSignal(int32_t rank, const Instruction &instruction);
   bool checkProgram();
+  bool checkSize();
   bool describe();
   bool chooseProtocol();
   bool fill();
@@ -40,6 +42,9 @@ private:
   bool cut(const Lanes &lanes);
   bool checkResult();
   int32_t stepsLimit() const { return limits ? limits->stepsPerBlock : 0; }
+  bool isTooLong(const Block &block) const {
+    return limits && block.steps.size() > size_t(limits->stepsPerBlock);
+  }
   bool hasTooManyBlocks() const;
   void finish(const Lanes &lanes);
 
@@ -106,9 +111,26 @@ bool Writer::checkProgram() {
       for (const Instruction &instruction : agent.code)
         if (!checkInstruction(int32_t(rank), instruction))
           return false;
-  for (const model::Buffer &buffer : foreign.program.buffers)
-    if (buffer.chunks > (int64_t(1) << 30) || layout.scratchChunks() > (int64_t(1) << 30))
-      return refuse(buffer.loc, fmt::format("buffers of more than {} chunks", int64_t(1) << 30));
+  return checkSize();
+}
+
+/// What is larger would not be read again; and chunks are looked at one by one.
+bool Writer::checkSize() {
+  int64_t scratch = 0, moves = 0;
+  for (const model::Buffer &buffer : foreign.program.buffers) {
+    if (buffer.role == model::Role::Scratch)
+      scratch += buffer.chunks;
+    if (std::max(buffer.chunks, scratch) > chunkLimit)
+      return refuse(buffer.loc, fmt::format("buffers of more than {} chunks", chunkLimit));
+  }
+  for (const model::RankProgram &rank : foreign.program.ranks)
+    for (const model::Agent &agent : rank.agents)
+      for (const Instruction &instruction : agent.code)
+        if (instruction.kind == Instruction::Kind::Transfer &&
+            (moves += instruction.count) > movesLimit)
+          return refuse(instruction.loc, fmt::format("the transfers up to here move {} chunks; at "
+                                                     "most {} are written",
+                                                     moves, movesLimit));
   return true;
 }
 
@@ -116,7 +138,7 @@ bool Writer::checkProgram() {
 // The algo
 //===----------------------------------------------------------------------===//
 
-/// The hand-written parsers know no entities, and keep 254 characters.
+/// The runtimes' own parsers know no entities, and keep 254 characters.
 static std::string plainName(std::string_view name) {
   std::string result(name.substr(0, stringLimit - 1));
   for (char &c : result)
@@ -141,10 +163,9 @@ bool Writer::chooseProtocol() {
     needed = network.leastSlots();
   }
   // A program with as many slots as LL has came from there.
-  Protocol least = needed > slotsOf(Protocol::Simple) || most == slotsOf(Protocol::LL)
-                       ? Protocol::LL
-                       : Protocol::Simple;
-  document.protocol = options.protocol.value_or(least);
+  document.protocol = needed > slotsOf(Protocol::Simple) || most == slotsOf(Protocol::LL)
+                          ? Protocol::LL
+                          : Protocol::Simple;
   if (needed > slotsOf(document.protocol))
     return refuse(-1, fmt::format("the program needs {} slots; a connection of protocol {} has {}",
                                   needed, name(document.protocol), slotsOf(document.protocol)));
@@ -177,8 +198,8 @@ bool Writer::fillOnce(const Lanes &lanes, const BlockOptions &blocks, bool &hasU
         expand(foreign, layout, lanes, rank, gpu.chunks[size_t(Buf::Scratch)]);
     ranks.push_back(
         makeBlocks(agents, layout, lanes, rank, foreign.program.ranks[size_t(rank)], blocks));
-    if (ranks.back().stuck != -2)
-      return refuse(ranks.back().stuck,
+    if (ranks.back().stuck)
+      return refuse(*ranks.back().stuck,
                     fmt::format("rank {} waits for a signal of its own that is never sent", rank));
     hasUnordered |= ranks.back().hasUnordered;
     gpu.blocks = std::move(ranks.back().blocks);
@@ -188,27 +209,23 @@ bool Writer::fillOnce(const Lanes &lanes, const BlockOptions &blocks, bool &hasU
 }
 
 bool Writer::cut(const Lanes &lanes) {
-  bool any = false;
-  std::map<int32_t, int32_t> now = segments;
+  // The lanes of a group are cut alike, so that steps can still join them.
+  std::vector<bool> groups(lanes.all().size());
   for (size_t rank = 0; rank < ranks.size(); ++rank)
-    for (size_t b = 0; b < document.gpus[rank].blocks.size(); ++b) {
-      if (document.gpus[rank].blocks[b].steps.size() <= size_t(stepsLimit()))
-        continue;
-      // The lanes of a group are cut alike, so that steps can still join them.
-      for (int32_t lane : ranks[rank].lanes[b])
-        for (size_t other = 0; other < lanes.all().size(); ++other) {
-          if (lanes[int32_t(other)].group != lanes[lane].group)
-            continue;
-          int32_t fifo = lanes.fifoOf(int32_t(other));
-          auto it = segments.find(fifo);
-          int32_t length = it == segments.end() ? lanes.messagesOf(fifo) : it->second;
-          if (length <= 1)
-            continue;
-          now[fifo] = std::min((length + 1) / 2, stepsLimit());
-          any = true;
-        }
-    }
-  segments = std::move(now);
+    for (size_t b = 0; b < document.gpus[rank].blocks.size(); ++b)
+      if (isTooLong(document.gpus[rank].blocks[b]))
+        for (int32_t lane : ranks[rank].lanes[b])
+          groups[size_t(lanes[lane].group)] = true;
+  std::set<int32_t> fifos;
+  for (size_t lane = 0; lane < lanes.all().size(); ++lane)
+    if (groups[size_t(lanes.all()[lane].group)])
+      fifos.insert(lanes.fifoOf(int32_t(lane)));
+  bool any = false;
+  for (int32_t fifo : fifos) {
+    int32_t &length = segments.emplace(fifo, lanes.messagesOf(fifo)).first->second;
+    any |= length > 1;
+    length = std::min((length + 1) / 2, stepsLimit());
+  }
   return any;
 }
 
@@ -233,7 +250,7 @@ bool Writer::fill() {
     bool tooLong = false;
     for (const Gpu &gpu : document.gpus)
       for (const Block &block : gpu.blocks)
-        tooLong |= stepsLimit() > 0 && block.steps.size() > size_t(stepsLimit());
+        tooLong |= isTooLong(block);
     if (tooLong && (cut(lanes) || blocks.stepsPerBlock > 1)) {
       blocks.stepsPerBlock = std::max(blocks.stepsPerBlock / 2, 1);
       continue;
@@ -312,75 +329,7 @@ std::optional<std::string> Writer::write() {
   return writeDocument(document);
 }
 
-std::string_view letter(Buf buf) {
-  static constexpr std::string_view letters[] = {"i", "o", "s"};
-  return letters[size_t(buf)];
-}
-
-/// Attribute values may come from a file: they are made fit for XML.
-std::string escaped(std::string_view text) {
-  std::string result;
-  for (char c : text)
-    switch (c) {
-    case '&': result += "&amp;"; break;
-    case '<': result += "&lt;"; break;
-    case '"': result += "&quot;"; break;
-    default: result += c;
-    }
-  return result;
-}
-
 } // namespace
-
-std::string writeDocument(const Document &document) {
-  fmt::memory_buffer text;
-  auto out = std::back_inserter(text);
-  auto optional = [&](std::string_view name, const auto &value) {
-    if (value)
-      fmt::format_to(out, " {}=\"{}\"", name, *value);
-  };
-  auto optionalText = [&](std::string_view name, const std::optional<std::string> &value) {
-    if (value)
-      fmt::format_to(out, " {}=\"{}\"", name, escaped(*value));
-  };
-  fmt::format_to(out,
-                 "<algo name=\"{}\" proto=\"{}\" nchannels=\"{}\" nchunksperloop=\"{}\" "
-                 "ngpus=\"{}\" coll=\"{}\" inplace=\"{}\"",
-                 escaped(document.name), name(document.protocol), document.channels,
-                 document.chunksPerLoop, document.gpuCount, escaped(document.coll),
-                 int(document.inPlace));
-  if (document.outOfPlace)
-    fmt::format_to(out, " outofplace=\"{}\"", int(*document.outOfPlace));
-  optional("minBytes", document.minBytes);
-  optional("maxBytes", document.maxBytes);
-  optionalText("redop", document.redop);
-  optional("nthreads", document.threads);
-  optional("root", document.root);
-  optionalText("ccl_coll", document.cclColl);
-  optionalText("ccl_to", document.targets);
-  optionalText("ccl_rows", document.rows);
-  fmt::format_to(out, ">\n");
-  for (const Gpu &gpu : document.gpus) {
-    fmt::format_to(out, "  <gpu id=\"{}\" i_chunks=\"{}\" o_chunks=\"{}\" s_chunks=\"{}\">\n",
-                   gpu.id, gpu.chunks[0], gpu.chunks[1], gpu.chunks[2]);
-    for (const Block &block : gpu.blocks) {
-      fmt::format_to(out, "    <tb id=\"{}\" send=\"{}\" recv=\"{}\" chan=\"{}\">\n", block.id,
-                     block.send, block.recv, block.channel);
-      for (const Step &step : block.steps)
-        fmt::format_to(out,
-                       "      <step s=\"{}\" type=\"{}\" srcbuf=\"{}\" srcoff=\"{}\" "
-                       "dstbuf=\"{}\" dstoff=\"{}\" cnt=\"{}\" depid=\"{}\" deps=\"{}\" "
-                       "hasdep=\"{}\"/>\n",
-                       step.number, name(step.type), letter(step.src), step.srcOffset,
-                       letter(step.dst), step.dstOffset, step.count, step.depBlock, step.depStep,
-                       int(step.hasDep));
-      fmt::format_to(out, "    </tb>\n");
-    }
-    fmt::format_to(out, "  </gpu>\n");
-  }
-  fmt::format_to(out, "</algo>\n");
-  return fmt::to_string(text);
-}
 
 std::optional<std::string> writeXml(const Foreign &foreign, const WriteOptions &options,
                                     std::vector<Diagnostic> &diagnostics) {

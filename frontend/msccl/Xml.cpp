@@ -3,35 +3,29 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstring>
 
 namespace ccl::msccl {
 
 using interchange::Diagnostic;
 using interchange::TextPlace;
 
-static constexpr size_t sizeLimit = size_t(512) << 20;
 static constexpr int depthLimit = 64;
 
 std::optional<Xml> Xml::parse(std::string_view text, Diagnostic &error) {
   error = {};
   error.kind = Diagnostic::Kind::Malformed;
-  if (text.size() > sizeLimit) {
-    error.text = fmt::format("the text has {} bytes; at most {} are read", text.size(), sizeLimit);
-    return std::nullopt;
-  }
   Xml xml;
   xml.size = text.size();
   xml.lines.push_back(0);
   for (size_t at = text.find('\n'); at != text.npos; at = text.find('\n', at + 1))
-    xml.lines.push_back(uint32_t(at + 1));
+    xml.lines.push_back(at + 1);
   if (size_t at = text.find('\0'); at != text.npos) {
     error.place = xml.placeAt(at);
     error.text = "a character with the code 0";
     return std::nullopt;
   }
-  xml.buffer = std::make_unique<char[]>(text.size() + 1);
-  std::memcpy(xml.buffer.get(), text.data(), text.size());
+  xml.buffer = std::make_unique_for_overwrite<char[]>(text.size());
+  std::copy(text.begin(), text.end(), xml.buffer.get());
   xml.document = std::make_unique<pugi::xml_document>();
   // Fragments and CDATA are kept only to be refused below: left out they would be skipped.
   pugi::xml_parse_result result = xml.document->load_buffer_inplace(
@@ -42,15 +36,15 @@ std::optional<Xml> Xml::parse(std::string_view text, Diagnostic &error) {
     error.text = fmt::format("not well-formed XML: {}", result.description());
     return std::nullopt;
   }
-  if (!xml.check(*xml.document, error))
+  if (!xml.check(error))
     return std::nullopt;
   return xml;
 }
 
-bool Xml::check(pugi::xml_node parent, Diagnostic &error) {
+bool Xml::check(Diagnostic &error) {
   // Not recursive: how deep elements are nested is up to the text.
   int depth = 0;
-  for (pugi::xml_node node = parent.first_child(); node;) {
+  for (pugi::xml_node node = document->first_child(); node;) {
     if (node.type() != pugi::node_element) {
       std::string_view text = node.value();
       size_t blanks = std::min(text.find_first_not_of(" \t\r\n"), text.size());
@@ -77,11 +71,9 @@ bool Xml::check(pugi::xml_node parent, Diagnostic &error) {
       node = child;
       continue;
     }
-    while (node && node != parent && !node.next_sibling()) {
+    for (; depth > 0 && !node.next_sibling(); --depth)
       node = node.parent();
-      --depth;
-    }
-    node = node && node != parent ? node.next_sibling() : pugi::xml_node();
+    node = node.next_sibling();
   }
   if (top)
     return true;
@@ -92,7 +84,7 @@ bool Xml::check(pugi::xml_node parent, Diagnostic &error) {
 
 TextPlace Xml::placeAt(size_t offset) const {
   offset = std::min(offset, size);
-  auto it = std::upper_bound(lines.begin(), lines.end(), uint32_t(offset));
+  auto it = std::upper_bound(lines.begin(), lines.end(), offset);
   size_t line = size_t(it - lines.begin()); // from 1, as the first line begins at 0
   return {int32_t(line), int32_t(offset - lines[line - 1] + 1)};
 }

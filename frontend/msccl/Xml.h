@@ -17,7 +17,7 @@ namespace ccl::msccl {
 class Xml {
 public:
   /// The document, or what is wrong with it: one element at the top, no text between
-  /// elements, at most 512 MiB. `text` must stay as long as the result is used.
+  /// elements. How long a text may be is for the caller to say.
   static std::optional<Xml> parse(std::string_view text, interchange::Diagnostic &error);
 
   pugi::xml_node root() const { return top; }
@@ -30,13 +30,13 @@ public:
 
 private:
   Xml() = default;
-  bool check(pugi::xml_node parent, interchange::Diagnostic &error);
+  bool check(interchange::Diagnostic &error);
 
   std::unique_ptr<char[]> buffer; ///< pugixml rewrites it, in place
   std::unique_ptr<pugi::xml_document> document;
   pugi::xml_node top;
   size_t size = 0;
-  std::vector<uint32_t> lines; ///< offset of every line's beginning
+  std::vector<size_t> lines; ///< offset of every line's beginning
 };
 
 } // namespace ccl::msccl

@@ -13,7 +13,7 @@ namespace ccl::mscclpp {
 
 namespace {
 
-constexpr int64_t maxChannelsOfBlock = 16, maxChannelsOfOp = 8, maxBuffersOfOp = 2 + 8;
+constexpr int64_t maxChannelsOfBlock = 16, maxBuffersOfOp = 2 + 8;
 constexpr int64_t maxOpsOfBlock = 64, maxBarriers = 16, maxSemaphores = 16;
 constexpr int64_t maxOffset = int64_t(1) << 32;
 
@@ -47,7 +47,7 @@ void Cautions::limit(interchange::TextPlace place, int64_t have, int64_t limit, 
 
 void Cautions::tellOpLimits(const Op &op) {
   std::string_view kind = name(op.kind);
-  limit(op.place, int64_t(op.channels.size()), maxChannelsOfOp, kind, "channels");
+  limit(op.place, int64_t(op.channels.size()), int64_t(maxChannelsOfOp), kind, "channels");
   limit(op.place, int64_t(op.src.size()), maxBuffersOfOp, kind, "sources");
   limit(op.place, int64_t(op.dst.size()), maxBuffersOfOp, kind, "destinations");
   limit(op.place, int64_t(op.semaphores.size()), maxSemaphores, kind, "semaphores");
@@ -88,10 +88,7 @@ void Cautions::tellOp(const Op &op) {
                                         name(op.kind)));
         break;
       }
-  bool packets = op.kind == OpKind::Ppkt || op.kind == OpKind::Cpkt || op.kind == OpKind::Rppkt ||
-                 op.kind == OpKind::Respkt || op.kind == OpKind::Recpkt ||
-                 op.kind == OpKind::Recspkt;
-  if (packets && !plan.packets && !packetsTold) {
+  if (usesPackets(op.kind) && !plan.packets && !packetsTold) {
     packetsTold = true;
     log.warn(op.place, "packets in a plan whose protocol is not \"LL\": MSCCL++ makes its scratch "
                        "half as large as they need");

@@ -2,6 +2,7 @@
 #include "frontend/mscclpp/DirectProgram.h"
 
 #include "dialect/model/Network.h"
+#include "frontend/mscclpp/ChannelMaker.h"
 #include "frontend/mscclpp/Json.h"
 #include "frontend/mscclpp/Plan.h"
 
@@ -28,9 +29,9 @@ using LinkKey = std::tuple<int32_t, int32_t, int32_t>; ///< from, to, tag
 
 /// A data channel of the old program.
 struct Staged {
-  int32_t slots = 0, sendChannel = -1, receiveChannel = -1;
-  std::vector<int32_t> counts; ///< chunks of each transfer, as sent
-  std::vector<int32_t> sendLocs;
+  int32_t slots = 0;
+  std::vector<int32_t> counts;    ///< chunks of each transfer, as sent
+  int32_t loc = -1;               ///< of the first transfer, sent if there is one
   int64_t sent = 0, received = 0; ///< while the new program is made
   int64_t firstSlot = 0;          ///< chunk in the receiver's new buffer
   int32_t width = 1;
@@ -62,21 +63,6 @@ private:
 };
 
 } // namespace
-
-/// Both ends of a new channel without slots, with the next free tag.
-static std::pair<int32_t, int32_t> addChannel(Program &program, int32_t from, int32_t to) {
-  int32_t tag = 0;
-  for (const model::Channel &channel : program.ranks[size_t(from)].channels)
-    if (channel.to && channel.peer == to)
-      tag = std::max(tag, channel.tag + 1);
-  auto add = [&](int32_t rank, bool out, int32_t peer) {
-    std::vector<model::Channel> &channels = program.ranks[size_t(rank)].channels;
-    channels.push_back({out, peer, tag, 0});
-    return int32_t(channels.size()) - 1;
-  };
-  int32_t out = add(from, true, to);
-  return {out, add(to, false, from)};
-}
 
 static Instruction makeSync(Instruction::Kind kind, int32_t channel, int32_t loc) {
   Instruction sync;
@@ -116,7 +102,7 @@ std::optional<std::pair<int32_t, std::string>> findMissing(const Program &progra
                 operand.kind == Operand::Kind::Local || (operand.peer >= 0 && operand.peer < ranks);
             fine =
                 fine && operand.chunk >= 0 &&
-                operand.chunk + instruction.count <= program.buffers[size_t(operand.buffer)].chunks;
+                operand.chunk <= program.buffers[size_t(operand.buffer)].chunks - instruction.count;
           }
         if (!fine)
           return std::pair(instruction.loc, std::string("this names a chunk, rank or channel that "
@@ -154,7 +140,6 @@ void Unstager::findLinks() {
         continue;
       }
       Staged &link = links[keyOf(rank, c)];
-      (channel.to ? link.sendChannel : link.receiveChannel) = c;
       link.slots = std::max(link.slots, channel.slots);
     }
   }
@@ -171,12 +156,16 @@ void Unstager::countUses() {
               f(keyOf(rank, operand.channel), instruction);
   };
   forEachUse(true, [&](const LinkKey &key, const Instruction &instruction) {
-    links[key].counts.push_back(instruction.count);
-    links[key].sendLocs.push_back(instruction.loc);
-    links[key].width = std::max(links[key].width, instruction.count);
+    Staged &link = links[key];
+    if (link.counts.empty())
+      link.loc = instruction.loc;
+    link.counts.push_back(instruction.count);
+    link.width = std::max(link.width, instruction.count);
   });
   forEachUse(false, [&](const LinkKey &key, const Instruction &instruction) {
-    const Staged &link = links[key];
+    Staged &link = links[key];
+    if (link.loc < 0)
+      link.loc = instruction.loc;
     int64_t number = received[key]++;
     if (failed || size_t(number) >= link.counts.size() ||
         link.counts[size_t(number)] == instruction.count)
@@ -186,16 +175,17 @@ void Unstager::countUses() {
                        instruction.count, std::get<0>(key), link.counts[size_t(number)]));
   });
   for (const auto &[key, link] : links) {
-    int32_t loc = link.sendLocs.empty() ? -1 : link.sendLocs.front();
     if (failed || link.counts.size() == size_t(received[key]))
       continue;
-    refuse(loc, fmt::format("rank {} sends {} times to rank {}, which receives {} times",
-                            std::get<0>(key), link.counts.size(), std::get<1>(key), received[key]));
+    refuse(link.loc,
+           fmt::format("rank {} sends {} times to rank {}, which receives {} times",
+                       std::get<0>(key), link.counts.size(), std::get<1>(key), received[key]));
   }
 }
 
 void Unstager::layOut() {
   std::vector<int64_t> used(program.ranks.size(), 0);
+  ChannelMaker channels(result.ranks);
   for (auto &[key, link] : links) {
     auto [from, to, tag] = key;
     link.firstSlot = used[size_t(to)];
@@ -204,9 +194,9 @@ void Unstager::layOut() {
     used[size_t(to)] += int64_t(link.slots) * link.width;
     if (link.counts.empty())
       continue;
-    std::tie(link.full[0], link.full[1]) = addChannel(result, from, to);
+    std::tie(link.full[0], link.full[1]) = channels.add(from, to);
     if (link.counts.size() > size_t(link.slots))
-      std::tie(link.free[0], link.free[1]) = addChannel(result, to, from);
+      std::tie(link.free[0], link.free[1]) = channels.add(to, from);
   }
   result.buffers = program.buffers;
   int64_t most = *std::max_element(used.begin(), used.end());
@@ -353,7 +343,7 @@ namespace {
 
 /// Signals that a barrier among neighbours takes, by rank and agent.
 struct Guards {
-  explicit Guards(Program &program) : program(program) {}
+  explicit Guards(Program &program) : program(program), channels(program.ranks) {}
 
   /// `atExit`: blocks tell their rank's first, ranks tell each other; else the other way.
   void add(bool atExit) {
@@ -369,7 +359,7 @@ struct Guards {
         joinBlocks(rank, mains[rank], neighbours[rank].empty(), atExit);
     for (size_t rank = 0; rank < program.ranks.size(); ++rank)
       for (int32_t peer : neighbours[rank]) {
-        auto [out, in] = addChannel(program, int32_t(rank), peer);
+        auto [out, in] = channels.add(int32_t(rank), peer);
         at(rank, mains[rank]).push_back(makeSync(Instruction::Kind::Signal, out, -1));
         later.push_back({size_t(peer), makeSync(Instruction::Kind::Wait, in, -1)});
       }
@@ -388,7 +378,7 @@ private:
     for (size_t other = 0; other < program.ranks[rank].agents.size() && !alone; ++other) {
       if (other == main || program.ranks[rank].agents[other].proxy)
         continue;
-      auto [out, in] = addChannel(program, int32_t(rank), int32_t(rank));
+      auto [out, in] = channels.add(int32_t(rank), int32_t(rank));
       size_t from = atExit ? other : main, to = atExit ? main : other;
       at(rank, from).push_back(makeSync(Instruction::Kind::Signal, out, -1));
       at(rank, to).push_back(makeSync(Instruction::Kind::Wait, in, -1));
@@ -404,6 +394,7 @@ private:
   }
 
   Program &program;
+  ChannelMaker channels;
   std::vector<std::vector<std::vector<Instruction>>> code;
   std::vector<std::pair<size_t, Instruction>> later;
 };

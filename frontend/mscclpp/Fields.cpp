@@ -64,9 +64,8 @@ int64_t readNumber(Log &log, JsonValue value, std::string_view what, int64_t min
   }
   std::optional<int64_t> number = value.integer();
   if (!number || *number < min || *number > max) {
-    // What a file says may be as long as the file.
     log.malformed(value.place(), fmt::format("{} is {}, and has to be a whole number from {} to {}",
-                                             what, value.source().substr(0, 40), min, max));
+                                             what, shortened(value.source()), min, max));
     return min;
   }
   return *number;

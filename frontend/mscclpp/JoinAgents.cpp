@@ -3,6 +3,7 @@
 // A channel of the program has one agent at either end. A counter of the plan may have
 // several; then who takes which signal has to be the same in every order that may happen.
 //===----------------------------------------------------------------------===//
+#include "frontend/mscclpp/ChannelMaker.h"
 #include "frontend/mscclpp/Trace.h"
 
 #include <fmt/format.h>
@@ -19,8 +20,8 @@ namespace {
 class Joiner {
 public:
   Joiner(Trace &trace, int64_t ranks, Log &log)
-      : trace(trace), log(log), programs(size_t(ranks)), waits(trace.agents.size()),
-        signals(trace.agents.size()) {}
+      : trace(trace), log(log), programs(size_t(ranks)), channels(programs),
+        waits(trace.agents.size()), signals(trace.agents.size()) {}
   std::vector<model::RankProgram> run();
 
 private:
@@ -32,16 +33,13 @@ private:
   void joinPair(const Counter &counter, const std::vector<Use> &from, const std::vector<Use> &to);
   void joinSeveral(const Counter &counter, Uses &from, Uses &to);
   bool isOneRun(const std::vector<Use> &uses, Instruction::Kind kind) const;
-  bool isSeen(const Item &written, int32_t from, const Use &wait) const;
+  bool isSeen(const Item &written, int32_t from, const Use &wait);
   void tellRelaxed(const Counter &counter, const std::vector<Use> &from,
                    const std::vector<Use> &to);
 
   void addPacketDependences();
   void joinDependences();
 
-  int32_t addEnd(int32_t rank, bool to, int32_t peer, int32_t tag);
-  /// Both ends of a new channel.
-  std::pair<int32_t, int32_t> addChannel(int32_t from, int32_t to);
   void setChannels(const std::vector<Use> &uses, int32_t channel);
   void assemble();
 
@@ -60,7 +58,9 @@ private:
   Trace &trace;
   Log &log;
   std::vector<model::RankProgram> programs;
-  std::map<std::pair<int32_t, int32_t>, int32_t> tags; ///< how many from one rank to another
+  ChannelMaker channels;
+  /// Comparisons that the search for relaxed signals may still make.
+  int64_t looks = int64_t(1) << 25;
   /// Channels to wait on before (to signal after) an item, by agent and item.
   std::vector<std::map<int32_t, std::vector<int32_t>>> waits, signals;
 };
@@ -70,18 +70,6 @@ private:
 //===----------------------------------------------------------------------===//
 // Channels
 //===----------------------------------------------------------------------===//
-
-int32_t Joiner::addEnd(int32_t rank, bool to, int32_t peer, int32_t tag) {
-  std::vector<model::Channel> &channels = programs[size_t(rank)].channels;
-  channels.push_back({to, peer, tag, 0});
-  return int32_t(channels.size()) - 1;
-}
-
-std::pair<int32_t, int32_t> Joiner::addChannel(int32_t from, int32_t to) {
-  int32_t tag = tags[{from, to}]++;
-  int32_t out = addEnd(from, true, to, tag);
-  return {out, addEnd(to, false, from, tag)};
-}
 
 void Joiner::setChannels(const std::vector<Use> &uses, int32_t channel) {
   for (const Use &use : uses)
@@ -144,13 +132,11 @@ void Joiner::joinPair(const Counter &counter, const std::vector<Use> &from,
                       const std::vector<Use> &to) {
   if (from.empty() || to.empty()) {
     // Nobody at the other end: an end without partner says where.
-    int32_t tag = tags[{counter.from, counter.to}]++;
     bool out = !from.empty();
-    setChannels(out ? from : to,
-                addEnd(out ? counter.from : counter.to, out, out ? counter.to : counter.from, tag));
+    setChannels(out ? from : to, channels.addLone(counter.from, counter.to, out));
     return;
   }
-  auto [out, in] = addChannel(counter.from, counter.to);
+  auto [out, in] = channels.add(counter.from, counter.to);
   setChannels(from, out);
   setChannels(to, in);
   tellRelaxed(counter, from, to);
@@ -216,7 +202,7 @@ void Joiner::joinCounter(Counter &counter) {
 
 /// Whether what `written` writes is in the memory of rank `to`, or is read from rank `from`
 /// by what an agent of rank `to` does after `wait`.
-bool Joiner::isSeen(const Item &written, int32_t from, const Use &wait) const {
+bool Joiner::isSeen(const Item &written, int32_t from, const Use &wait) {
   const AgentTrace &waiter = trace.agents[size_t(wait.agent)];
   auto owner = [](const model::Operand &operand, int32_t rank) {
     return operand.kind == model::Operand::Kind::Peer ? operand.peer : rank;
@@ -225,7 +211,7 @@ bool Joiner::isSeen(const Item &written, int32_t from, const Use &wait) const {
     int32_t at = owner(target, from);
     if (at == waiter.rank)
       return true;
-    for (size_t i = size_t(wait.item); i < waiter.items.size(); ++i)
+    for (size_t i = size_t(wait.item); i < waiter.items.size() && looks > 0; ++i, --looks)
       for (const model::Operand &source : waiter.items[i].instruction.from)
         if (owner(source, waiter.rank) == at && source.buffer == target.buffer &&
             source.chunk < target.chunk + written.instruction.count &&
@@ -239,24 +225,30 @@ bool Joiner::isSeen(const Item &written, int32_t from, const Use &wait) const {
 // visible. That matters if it is looked at, and no other signal has followed it.
 void Joiner::tellRelaxed(const Counter &counter, const std::vector<Use> &from,
                          const std::vector<Use> &to) {
+  auto relaxed = [&](const Use &use) { return itemOf(use).relaxed; };
+  if (looks <= 0 || (std::none_of(from.begin(), from.end(), relaxed) &&
+                     std::none_of(to.begin(), to.end(), relaxed)))
+    return;
   const AgentTrace &signaller = trace.agents[size_t(from.front().agent)];
   size_t item = 0;
   std::vector<const Item *> written;
   for (size_t k = 0; k < std::min(from.size(), to.size()); ++k) {
-    for (; item < size_t(from[k].item); ++item)
+    for (; item < size_t(from[k].item); ++item, --looks)
       if (signaller.items[item].isInstruction && signaller.items[item].writes.empty() &&
           signaller.items[item].instruction.kind == Instruction::Kind::Transfer)
         written.push_back(&signaller.items[item]);
-    if (!itemOf(from[k]).relaxed && !itemOf(to[k]).relaxed) {
+    if (!relaxed(from[k]) && !relaxed(to[k])) {
       written.clear();
       continue;
     }
     auto seen = std::find_if(written.begin(), written.end(), [&](const Item *candidate) {
       return isSeen(*candidate, signaller.rank, to[k]);
     });
-    if (seen == written.end())
+    if (seen == written.end()) {
+      written.clear(); // what is not looked at from here on is not looked at later
       continue;
-    log.warn(placeOf(itemOf(from[k]).relaxed ? from[k] : to[k]),
+    }
+    log.warn(placeOf(relaxed(from[k]) ? from[k] : to[k]),
              fmt::format("{}: MSCCL++ does not order data by a relaxed signal, and here nothing "
                          "else follows a write that is looked at",
                          counter.name))
@@ -316,7 +308,7 @@ void Joiner::joinDependences() {
       ++end;
     int32_t to = trace.agents[size_t(reader.agent)].rank;
     if (writer.agent < 0) { // a packet that nobody writes
-      int32_t in = addEnd(to, false, to, tags[{to, to}]++);
+      int32_t in = channels.addLone(to, to, /*out=*/false);
       for (size_t i = begin; i < end; ++i)
         if (i == begin || all[i].reader.item != all[i - 1].reader.item)
           waits[size_t(reader.agent)][all[i].reader.item].push_back(in);
@@ -331,7 +323,7 @@ void Joiner::joinDependences() {
       if (!isLatest || inOrder || d.writer.item <= last)
         continue;
       if (out < 0)
-        std::tie(out, in) = addChannel(trace.agents[size_t(writer.agent)].rank, to);
+        std::tie(out, in) = channels.add(trace.agents[size_t(writer.agent)].rank, to);
       last = d.writer.item;
       waits[size_t(d.reader.agent)][d.reader.item].push_back(in);
       signals[size_t(d.writer.agent)][d.writer.item].push_back(out);
@@ -374,6 +366,9 @@ void Joiner::assemble() {
 std::vector<model::RankProgram> Joiner::run() {
   for (Counter &counter : trace.counters)
     joinCounter(counter);
+  if (looks <= 0)
+    log.warn({}, "this plan has so many relaxed signals that not all were looked at; MSCCL++ does "
+                 "not order data by them");
   addPacketDependences();
   joinDependences();
   if (!log.failed())
@@ -381,7 +376,7 @@ std::vector<model::RankProgram> Joiner::run() {
   return std::move(programs);
 }
 
-std::vector<model::RankProgram> joinAgents(Trace trace, int64_t ranks, Log &log) {
+std::vector<model::RankProgram> joinAgents(Trace &trace, int64_t ranks, Log &log) {
   return Joiner(trace, ranks, log).run();
 }
 

@@ -262,7 +262,7 @@ bool JsonText::keysAreDistinct(const Node &object, std::vector<Diagnostic> &diag
   if (twice == children.end())
     return true;
   report(diagnostics, Diagnostic::Kind::Malformed, placeAt(twice[1]->keyBegin),
-         fmt::format("the key \"{}\" is there twice", twice[1]->key))
+         fmt::format("the key \"{}\" is there twice", shortened(twice[1]->key)))
       .notes.push_back({placeAt(twice[0]->keyBegin), -1, "the other one"});
   return false;
 }

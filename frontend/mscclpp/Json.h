@@ -23,6 +23,9 @@ interchange::Diagnostic &report(std::vector<interchange::Diagnostic> &diagnostic
                                 interchange::Diagnostic::Kind kind, interchange::TextPlace place,
                                 std::string text);
 
+/// What a file says, in a message: it may be as long as the file.
+inline std::string_view shortened(std::string_view text) { return text.substr(0, 40); }
+
 class JsonText;
 
 /// A value of a JsonText, or none.

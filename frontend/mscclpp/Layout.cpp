@@ -63,8 +63,7 @@ private:
 
 template <typename F>
 void LayoutMaker::forEachFlow(const F &f) const {
-  for (size_t rank = 0; rank < plan.gpus.size(); ++rank) {
-    const Gpu &gpu = plan.gpus[rank];
+  forEachOp(plan, [&](const Gpu &gpu, const Op &op) {
     auto forEachRank = [&](const BufferUse &use, auto &&visit) {
       if (use.kind == BufferUse::Kind::Remote)
         visit(use.remote);
@@ -72,14 +71,12 @@ void LayoutMaker::forEachFlow(const F &f) const {
         for (int32_t member : gpu.switches[size_t(use.switchChannel)].ranks)
           visit(member);
     };
-    for (const ThreadBlock &block : gpu.blocks)
-      forEachOp(block.ops, [&](const Op &op) {
-        for (const BufferUse &use : op.src)
-          forEachRank(use, [&](int32_t peer) { f(peer, int32_t(rank)); });
-        for (const BufferUse &use : op.dst)
-          forEachRank(use, [&](int32_t peer) { f(int32_t(rank), peer); });
-      });
-  }
+    int32_t rank = int32_t(&gpu - plan.gpus.data());
+    for (const BufferUse &use : op.src)
+      forEachRank(use, [&](int32_t peer) { f(peer, rank); });
+    for (const BufferUse &use : op.dst)
+      forEachRank(use, [&](int32_t peer) { f(rank, peer); });
+  });
 }
 
 //===----------------------------------------------------------------------===//
@@ -103,39 +100,35 @@ Collective LayoutMaker::collectiveOf() {
   }
   log.warn(plan.collectivePlace,
            fmt::format("\"{}\" is no collective that is known here: only safety is proved",
-                       plan.collective.substr(0, 40)));
+                       shortened(plan.collective)));
   return Collective::Custom;
 }
 
 Reduction LayoutMaker::reductionOf(Collective collective) {
   const Op *first = nullptr;
   Reduction reduction = Reduction::None;
-  for (const Gpu &gpu : plan.gpus)
-    for (const ThreadBlock &block : gpu.blocks)
-      forEachOp(block.ops, [&](const Op &op) {
-        bool combines = op.kind == OpKind::Glre || op.kind == OpKind::Glres ||
-                        (op.src.size() > 1 && op.dst.size() > 0 && op.kind != OpKind::Put &&
-                         op.kind != OpKind::Pws && op.kind != OpKind::Pwsf &&
-                         op.kind != OpKind::Get && op.kind != OpKind::Ppkt);
-        if (!combines || log.failed())
-          return;
-        std::optional<Reduction> stated =
-            model::parseReduction(op.reduction.empty() ? "sum" : std::string_view(op.reduction));
-        if (!stated || *stated == Reduction::None) {
-          log.unsupported(op.place, fmt::format("\"{}\" is no reduction that is known here",
-                                                op.reduction.substr(0, 40)));
-        } else if (first && *stated != reduction) {
-          log.unsupported(op.place, "the ops of one plan combine in two ways")
-              .notes.push_back({first->place, -1, "another one"});
-        } else if (!first) {
-          first = &op;
-          reduction = *stated;
-        }
-      });
+  forEachOp(plan, [&](const Gpu &, const Op &op) {
+    bool combines = op.kind == OpKind::Glre || op.kind == OpKind::Glres ||
+                    (op.src.size() > 1 && !movesPairs(op.kind));
+    if (!combines || log.failed())
+      return;
+    std::optional<Reduction> stated =
+        model::parseReduction(op.reduction.empty() ? "sum" : std::string_view(op.reduction));
+    if (!stated || *stated == Reduction::None) {
+      log.unsupported(op.place, fmt::format("\"{}\" is no reduction that is known here",
+                                            shortened(op.reduction)));
+    } else if (first && *stated != reduction) {
+      log.unsupported(op.place, "the ops of one plan combine in two ways")
+          .notes.push_back({first->place, -1, "another one"});
+    } else if (!first) {
+      first = &op;
+      reduction = *stated;
+    }
+  });
   if (collective != Collective::Custom && !model::reduces(collective)) {
     if (first)
       log.unsupported(first->place, fmt::format("{} combines chunks, but {} only moves them",
-                                                name(first->kind), plan.collective.substr(0, 40)));
+                                                name(first->kind), shortened(plan.collective)));
     return Reduction::None;
   }
   return model::reduces(collective) && !first ? Reduction::Sum : reduction;
@@ -152,7 +145,7 @@ void LayoutMaker::expect(const Gpu &gpu, int64_t in, int64_t out) {
     if (have == want || (have == 0 && plan.inPlace) || log.failed())
       return;
     log.malformed(place, fmt::format("rank {} has {} {}, and {} of {} ranks asks for {}", rank,
-                                     have, key, plan.collective.substr(0, 40), ranks, want));
+                                     have, key, shortened(plan.collective), ranks, want));
   };
   check(gpu.inputChunks, in, "input chunks", gpu.inputPlace);
   check(gpu.outputChunks, out, "output chunks", gpu.outputPlace);
@@ -168,7 +161,7 @@ void LayoutMaker::countChunks() {
   if (all == 0 || all % shards != 0) {
     log.malformed(byInput ? first.inputPlace : first.outputPlace,
                   fmt::format("{} chunks are not {} equal shards, as {} of {} ranks asks for", all,
-                              shards, plan.collective.substr(0, 40), ranks));
+                              shards, shortened(plan.collective), ranks));
     return;
   }
   contract.chunks = all / shards;
@@ -191,14 +184,10 @@ void LayoutMaker::countCustomChunks() {
 
 bool LayoutMaker::writesInput() const {
   bool writes = false;
-  for (const Gpu &gpu : plan.gpus)
-    for (const ThreadBlock &block : gpu.blocks)
-      forEachOp(block.ops, [&](const Op &op) {
-        for (const BufferUse &use : op.dst)
-          writes |=
-              (use.kind == BufferUse::Kind::Switch ? gpu.switches[size_t(use.switchChannel)].type
-                                                   : use.type) == BufferType::Input;
-      });
+  forEachOp(plan, [&](const Gpu &gpu, const Op &op) {
+    for (const BufferUse &use : op.dst)
+      writes |= typeOf(gpu, use) == BufferType::Input;
+  });
   return writes;
 }
 
@@ -253,22 +242,26 @@ void LayoutMaker::findRoot() {
 
 void LayoutMaker::findFactor() {
   int64_t touched = 0;
-  for (const Gpu &gpu : plan.gpus)
-    for (const ThreadBlock &block : gpu.blocks)
-      forEachOp(block.ops, [&](const Op &op) {
-        int64_t size = op.dst.empty() ? 1 : op.dst.front().size;
-        layout.factor =
-            std::lcm(layout.factor, op.groupSize / std::gcd(size, int64_t(op.groupSize)));
-        if (layout.factor > maxGroupSize && !log.failed())
-          log.unsupported(op.place, fmt::format("the thread block groups of this plan divide a "
-                                                "chunk into more than {} parts",
-                                                maxGroupSize));
-        // Both are small enough to be multiplied below.
-        layout.factor = std::min(layout.factor, maxGroupSize);
-        for (const std::vector<BufferUse> *side : {&op.src, &op.dst})
-          for (const BufferUse &use : *side)
-            touched += use.size / op.groupSize + 1;
-      });
+  auto ranksOf = [](const Gpu &gpu, const BufferUse &use) {
+    return use.kind == BufferUse::Kind::Switch
+               ? int64_t(gpu.switches[size_t(use.switchChannel)].ranks.size())
+               : 1;
+  };
+  forEachOp(plan, [&](const Gpu &gpu, const Op &op) {
+    for (const BufferUse &use : op.dst) // sources are as large
+      layout.factor =
+          std::lcm(layout.factor, op.groupSize / std::gcd(use.size, int64_t(op.groupSize)));
+    if (layout.factor > maxGroupSize && !log.failed())
+      log.unsupported(op.place, fmt::format("the thread block groups of this plan divide a "
+                                            "chunk into more than {} parts",
+                                            maxGroupSize));
+    // Both are small enough to be multiplied below.
+    layout.factor = std::min(layout.factor, maxGroupSize);
+    for (const std::vector<BufferUse> *side : {&op.src, &op.dst})
+      for (const BufferUse &use : *side)
+        touched += (use.size / op.groupSize + 1) * ranksOf(gpu, use);
+    touched = std::min(touched, maxChunksOfAll + 1);
+  });
   if (!log.failed() && touched > maxChunksOfAll / layout.factor)
     log.unsupported({},
                     fmt::format("the ops of this plan touch more than {} chunks", maxChunksOfAll));
@@ -280,6 +273,10 @@ void LayoutMaker::findFactor() {
     log.unsupported(
         plan.gpus.front().place,
         fmt::format("the buffers of this plan have more than {} chunks", maxChunksOfAll));
+  if (!log.failed() && int64_t(layout.contract.rows.size()) > maxChunksOfAll / layout.factor)
+    log.unsupported({}, fmt::format("the contract of this plan has more than {} rows, one for each "
+                                    "part of a chunk",
+                                    maxChunksOfAll));
 }
 
 void LayoutMaker::addBuffers() {

@@ -29,13 +29,4 @@ struct Layout {
 /// Errors go to `log`.
 Layout makeLayout(const Plan &plan, Log &log);
 
-/// Calls `f(op)` for each op of a block, those of pipelines after the pipeline itself.
-template <typename F>
-void forEachOp(const std::vector<Op> &ops, const F &f) {
-  for (const Op &op : ops) {
-    f(op);
-    forEachOp(op.body, f);
-  }
-}
-
 } // namespace ccl::mscclpp

@@ -61,7 +61,7 @@ std::optional<Plan::Own> readOwnKey(Log &log, JsonValue value, int64_t ranks) {
   std::optional<Reduction> combined = model::parseReduction(reduction);
   if (!parsed || !combined) {
     log.malformed(value.place(), fmt::format("\"{}\" is no {} that is known here",
-                                             (parsed ? reduction : collective).substr(0, 40),
+                                             shortened(parsed ? reduction : collective),
                                              parsed ? "reduction" : "collective"));
     return std::nullopt;
   }
@@ -72,7 +72,7 @@ std::optional<Plan::Own> readOwnKey(Log &log, JsonValue value, int64_t ranks) {
     log.malformed(value.place(),
                   fmt::format("{} {} a reduction", collective,
                               model::reduces(contract.collective) ? "needs" : "has not"));
-  contract.chunks = own.number({"chunks"}, 1, maxChunkNumber, 1);
+  contract.chunks = own.number({"chunks"}, 1, maxChunksOfAll, 1);
   if (model::hasRoot(contract.collective))
     contract.root = own.number({"root"}, 0, ranks - 1);
   if (contract.collective == Collective::Permute)

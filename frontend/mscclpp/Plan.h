@@ -28,6 +28,9 @@ constexpr int64_t maxGroupSize = 4096;               ///< thread blocks of a gro
 /// Chunks of all buffers of all ranks; chunks that all ops of a plan touch.
 constexpr int64_t maxChunksOfAll = int64_t(1) << 24;
 
+/// Channels of an op that MSCCL++'s executor has room for.
+constexpr size_t maxChannelsOfOp = 8;
+
 enum class BufferType : uint8_t { Input, Output, Scratch };
 enum class ChannelType : uint8_t { None, Memory, Port, Switch };
 
@@ -72,6 +75,19 @@ std::optional<OpKind> parseOpKind(std::string_view text);
 /// "i", "o", "s".
 std::string_view name(BufferType type);
 
+/// Each source goes to its destination, or a single one to all; other ops combine.
+bool movesPairs(OpKind kind);
+/// Signals, waits and flushes, puts with a signal: they are nothing without a channel.
+bool needsChannels(OpKind kind);
+
+/// From which one on the sources and destinations of an op are packets.
+struct PacketOperands {
+  static constexpr size_t none = SIZE_MAX;
+  size_t firstSource = none, firstDestination = none;
+};
+PacketOperands packetOperands(OpKind kind);
+bool usesPackets(OpKind kind);
+
 /// A range of chunks that an op reads or writes.
 struct BufferUse {
   enum class Kind : uint8_t { Local, Remote, Switch };
@@ -98,6 +114,8 @@ struct Op {
   std::vector<std::pair<int32_t, int32_t>> after;
   interchange::TextPlace place;
 };
+/// A put by a port channel: a proxy makes it.
+bool isByPort(const Op &op);
 
 /// One end of a connection; the k-th to a peer pairs with the k-th of the peer, per type.
 struct Channel {
@@ -129,12 +147,18 @@ struct Gpu {
   interchange::TextPlace inputPlace, outputPlace, scratchPlace;
 };
 
+/// Whichever a use is in, of whatever ranks.
+inline BufferType typeOf(const Gpu &gpu, const BufferUse &use) {
+  return use.kind == BufferUse::Kind::Switch ? gpu.switches[size_t(use.switchChannel)].type
+                                             : use.type;
+}
+
 struct Plan {
   std::string name = "plan", collective;
   interchange::TextPlace collectivePlace;
   bool packets = false; ///< protocol "LL"
   bool inPlace = false;
-  bool reuseResources = false, doubleScratch = false;
+  bool reuseResources = false;
   int64_t threads = 1024;
   std::optional<int64_t> minBytes, maxBytes;
   interchange::TextPlace maxBytesPlace;
@@ -148,6 +172,23 @@ struct Plan {
   };
   std::optional<Own> own;
 };
+
+/// Calls `f(op)` for each op of a block, those of pipelines after the pipeline itself.
+template <typename F>
+void forEachOp(const std::vector<Op> &ops, const F &f) {
+  for (const Op &op : ops) {
+    f(op);
+    forEachOp(op.body, f);
+  }
+}
+
+/// Calls `f(gpu, op)` for each op of a plan.
+template <typename F>
+void forEachOp(const Plan &plan, const F &f) {
+  for (const Gpu &gpu : plan.gpus)
+    for (const ThreadBlock &block : gpu.blocks)
+      forEachOp(block.ops, [&](const Op &op) { f(gpu, op); });
+}
 
 /// The key of the top object that holds Plan::Own. Other readers ignore it.
 constexpr std::string_view ownKey = "ccl";

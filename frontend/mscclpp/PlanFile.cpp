@@ -26,14 +26,14 @@ std::optional<Foreign> readPlan(std::string_view text, std::vector<Diagnostic> &
 
   Foreign foreign;
   foreign.name = plan.name;
-  foreign.contract = layout.contract;
+  foreign.contract = std::move(layout.contract);
   foreign.disjoint = layout.disjoint;
   foreign.inPlace = layout.inPlace;
-  foreign.places = trace.places;
-  foreign.program.buffers = layout.buffers;
-  foreign.program.ranks = joinAgents(std::move(trace), int64_t(plan.gpus.size()), log);
+  foreign.program.buffers = std::move(layout.buffers);
+  foreign.program.ranks = joinAgents(trace, int64_t(plan.gpus.size()), log);
   if (log.failed())
     return std::nullopt;
+  foreign.places = std::move(trace.places);
   tellCautions(plan, log);
   tellThreadOrder(plan, log);
   foreign.warnings = log.takeWarnings();

@@ -53,7 +53,7 @@ private:
   Numbering<RemoteBuffer> remotes;
   std::map<int32_t, std::pair<bool, bool>> access; ///< by remote: over memory, over port
   // Of the thread block at hand.
-  Numbering<int32_t> memory, port, switches, memoryBuffers, portBuffers;
+  Numbering<int32_t> memory, port, memoryBuffers, portBuffers;
 };
 
 std::string quoted(std::string_view text) {
@@ -76,8 +76,6 @@ std::string PlanWriter::buffersText(std::string_view key, const Op &op,
     std::string which;
     if (use.kind == BufferUse::Kind::Local) {
       which = fmt::format("\"type\": \"{}\"", name(use.type));
-    } else if (use.kind == BufferUse::Kind::Switch) {
-      which = fmt::format("\"switch_channel_id\": {}", switches(use.switchChannel));
     } else {
       bool byPort = op.channelType == ChannelType::Port;
       int32_t remote = remotes({use.remote, use.type});
@@ -119,14 +117,13 @@ std::string PlanWriter::tablesText() const {
     return fmt::format("[{}]", fmt::join(out, ", "));
   };
   return fmt::format("\"channels\": {}, \"remote_buffer_refs\": {}",
-                     rows({{"memory", &memory}, {"port", &port}, {"switch", &switches}},
-                          "channel_type", "channel_ids"),
+                     rows({{"memory", &memory}, {"port", &port}}, "channel_type", "channel_ids"),
                      rows({{"memory", &memoryBuffers}, {"port", &portBuffers}},
                           "access_channel_type", "remote_buffer_ids"));
 }
 
 std::string PlanWriter::blockText(const ThreadBlock &block) {
-  memory = port = switches = memoryBuffers = portBuffers = {};
+  memory = port = memoryBuffers = portBuffers = {};
   std::vector<std::string> ops;
   for (const Op &op : block.ops)
     ops.push_back(opText(op));
@@ -169,11 +166,11 @@ void PlanWriter::writeGpu(size_t rank) {
 std::string PlanWriter::write() {
   text = fmt::format("{{\"name\": {},\n \"collective\": {},\n \"protocol\": \"{}\",\n \"inplace\": "
                      "{},\n \"reuse_resources\": {},\n \"num_threads_per_block\": {},\n "
-                     "\"use_double_scratch_buffer\": {},\n \"buffer_alignment\": 16,\n "
+                     "\"use_double_scratch_buffer\": false,\n \"buffer_alignment\": 16,\n "
                      "\"min_message_size\": {}",
                      quoted(plan.name), quoted(plan.collective), plan.packets ? "LL" : "Simple",
                      truth(plan.inPlace), truth(plan.reuseResources), plan.threads,
-                     truth(plan.doubleScratch), plan.minBytes.value_or(0));
+                     plan.minBytes.value_or(0));
   if (plan.maxBytes)
     text += fmt::format(",\n \"max_message_size\": {}", *plan.maxBytes);
   if (std::string own = writeOwnKey(plan); !own.empty())

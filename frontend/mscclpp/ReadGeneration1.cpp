@@ -8,6 +8,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 namespace ccl::mscclpp {
 
 namespace {
@@ -32,6 +34,8 @@ public:
 
 private:
   using Tables = std::vector<KeyedChannels>;
+  /// Those of one key may come in several entries.
+  static void add(Tables &tables, KeyedChannels entry);
 
   void readChannel(JsonValue value);
   ThreadBlock readBlock(JsonValue value);
@@ -39,15 +43,19 @@ private:
   Op readOp(JsonValue value, const Tables &tables);
   void readData(const Fields &fields, const Tables &tables, Op &op);
   void readReduction(const Fields &fields, const Tables &tables, Op &op);
-  void readGroup(const Fields &fields, const Tables &tables, Op &op);
+  void readGroupSide(const Fields &fields, const Tables &tables, bool source,
+                     std::vector<BufferUse> &uses);
   void readAfter(const Fields &fields, Op &op);
 
-  Key keyOf(const Fields &op, std::string_view side);
-  /// The channels that "i_cids" or "o_cids" name, and where each accesses the peer.
-  void readRemote(const Fields &op, const Tables &tables, std::string_view list,
-                  std::string_view side, std::vector<int32_t> *channels,
-                  std::vector<BufferUse> *uses, int64_t count);
-  const KeyedChannels *find(const Tables &tables, const Key &key) const;
+  ChannelType channelTypeOf(const Fields &op);
+  Key keyOf(const Fields &op, std::string_view side, ChannelType type);
+  /// The channels that "i_cids" or "o_cids" (`side` 'i', 'o') name, and where each accesses
+  /// the peer.
+  void readRemote(const Fields &op, const Tables &tables, char side, ChannelType type,
+                  std::vector<int32_t> *channels, std::vector<BufferUse> *uses, int64_t count);
+  /// The channel of a key that a number names; `owner` is "rank 0", for messages.
+  std::optional<int32_t> readChannelId(const Tables &tables, const Key &key, JsonValue id,
+                                       std::string_view owner);
   BufferUse local(JsonValue at, JsonValue buffer, JsonValue offset, int64_t count);
   void readLocals(const Fields &op, std::string_view list, std::vector<BufferUse> &uses,
                   int64_t count);
@@ -65,19 +73,7 @@ private:
 
 Gpu OldGpuReader::read(JsonValue value) {
   Fields fields(log, value, "a GPU");
-  gpu.place = value.place();
-  int64_t id = fields.number({"id"}, 0, maxRanks - 1);
-  if (!log.failed() && id != rank)
-    log.malformed(fields.find({"id"}).place(),
-                  fmt::format("the GPU at position {} has the id {}", rank, id));
-  auto chunks = [&](std::string_view name, interchange::TextPlace &place) {
-    JsonValue field = fields.find({name});
-    place = field ? field.place() : value.place();
-    return fields.number({name}, 0, maxChunkNumber);
-  };
-  gpu.inputChunks = chunks("inputChunks", gpu.inputPlace);
-  gpu.outputChunks = chunks("outputChunks", gpu.outputPlace);
-  gpu.scratchChunks = chunks("scratchChunks", gpu.scratchPlace);
+  readGpuHead(fields, rank, /*generation=*/1, gpu);
   for (JsonValue channel : fields.elements({"channels"}, true))
     readChannel(channel);
   for (JsonValue block : fields.elements({"threadblocks"}, true))
@@ -95,7 +91,9 @@ void OldGpuReader::readChannel(JsonValue value) {
   Fields fields(log, value, "a channel");
   KeyedChannels entry;
   if (JsonValue type = fields.require({"type"}))
-    entry.key.type = readChannelType(log, type);
+    entry.key.type = readConnectionType(log, type);
+  if (entry.key.type == ChannelType::None)
+    return; // told
   if (JsonValue buffer = fields.find({"buff"}))
     entry.key.src = entry.key.dst = readBufferType(log, buffer);
   if (JsonValue buffer = fields.find({"srcbuff"}))
@@ -114,49 +112,60 @@ void OldGpuReader::readChannel(JsonValue value) {
       all.push_back({int32_t(readNumber(log, peer, "a peer", 0, ranks - 1)), peer.place()});
     }
   }
-  // Channels of one key may come in several entries.
-  for (KeyedChannels &known : channels)
+  add(channels, std::move(entry));
+}
+
+void OldGpuReader::add(Tables &tables, KeyedChannels entry) {
+  for (KeyedChannels &known : tables)
     if (known.key == entry.key) {
       known.ids.insert(known.ids.end(), entry.ids.begin(), entry.ids.end());
       return;
     }
-  channels.push_back(std::move(entry));
+  tables.push_back(std::move(entry));
 }
 
-const KeyedChannels *OldGpuReader::find(const Tables &tables, const Key &key) const {
-  for (const KeyedChannels &entry : tables)
-    if (entry.key == key)
-      return &entry;
-  return nullptr;
+std::optional<int32_t> OldGpuReader::readChannelId(const Tables &tables, const Key &key,
+                                                   JsonValue id, std::string_view owner) {
+  auto known = std::find_if(tables.begin(), tables.end(),
+                            [&](const KeyedChannels &entry) { return entry.key == key; });
+  size_t size = known == tables.end() ? 0 : known->ids.size();
+  std::optional<int32_t> position = readIndex(log, id, "a channel id", size, [&] {
+    return fmt::format("{} has {} {} channels from \"{}\" to \"{}\"", owner, size, name(key.type),
+                       name(key.src), name(key.dst));
+  });
+  if (!position)
+    return std::nullopt;
+  return known->ids[size_t(*position)];
 }
 
 void OldGpuReader::readBlockChannels(JsonValue value, Tables &tables) {
   Fields fields(log, value, "the channels of a thread block");
   KeyedChannels entry;
   if (JsonValue type = fields.require({"ctype"}))
-    entry.key.type = readChannelType(log, type);
+    entry.key.type = readConnectionType(log, type);
   if (JsonValue buffer = fields.require({"src"}))
     entry.key.src = readBufferType(log, buffer);
   if (JsonValue buffer = fields.require({"dst"}))
     entry.key.dst = readBufferType(log, buffer);
-  const KeyedChannels *known = find(channels, entry.key);
-  size_t size = known ? known->ids.size() : 0;
-  for (JsonValue id : fields.elements({"cids", "cid"}, true)) {
-    int64_t number = readNumber(log, id, "a channel id", 0, maxChunkNumber);
-    if (size_t(number) >= size)
-      log.malformed(id.place(),
-                    fmt::format("rank {} has {} {} channels from \"{}\" to \"{}\", there is no "
-                                "number {}",
-                                rank, size, name(entry.key.type), name(entry.key.src),
-                                name(entry.key.dst), number));
-    else
-      entry.ids.push_back(known->ids[size_t(number)]);
-  }
-  tables.push_back(std::move(entry));
+  if (entry.key.type == ChannelType::None)
+    return; // told
+  for (JsonValue id : fields.elements({"cids", "cid"}, true))
+    if (std::optional<int32_t> channel =
+            readChannelId(channels, entry.key, id, fmt::format("rank {}", rank)))
+      entry.ids.push_back(*channel);
+  add(tables, std::move(entry));
 }
 
-Key OldGpuReader::keyOf(const Fields &op, std::string_view side) {
+ChannelType OldGpuReader::channelTypeOf(const Fields &op) {
+  JsonValue field = op.find({"ctype"});
+  ChannelType type = field ? readChannelType(log, field) : ChannelType::None;
+  // Reductions over memory channels say "none".
+  return type == ChannelType::None ? ChannelType::Memory : type;
+}
+
+Key OldGpuReader::keyOf(const Fields &op, std::string_view side, ChannelType type) {
   Key key;
+  key.type = type;
   JsonValue src, dst;
   if (JsonValue pair = op.find({side})) {
     Fields fields(log, pair, "the buffers of a channel");
@@ -170,38 +179,25 @@ Key OldGpuReader::keyOf(const Fields &op, std::string_view side) {
     key.src = readBufferType(log, src);
   if (dst)
     key.dst = readBufferType(log, dst);
-  key.type = ChannelType::Memory;
-  if (JsonValue type = op.find({"ctype"})) {
-    ChannelType stated = readChannelType(log, type);
-    if (stated != ChannelType::None) // reductions over memory channels say "none"
-      key.type = stated;
-  }
   return key;
 }
 
-void OldGpuReader::readRemote(const Fields &op, const Tables &tables, std::string_view list,
-                              std::string_view side, std::vector<int32_t> *ids,
-                              std::vector<BufferUse> *uses, int64_t count) {
+void OldGpuReader::readRemote(const Fields &op, const Tables &tables, char side, ChannelType type,
+                              std::vector<int32_t> *ids, std::vector<BufferUse> *uses,
+                              int64_t count) {
+  std::string_view list = side == 'i' ? "i_cids" : "o_cids";
   if (!op.find({list}))
     return;
-  Key key = keyOf(op, side);
-  const KeyedChannels *known = find(tables, key);
+  Key key = keyOf(op, side == 'i' ? "i_buff" : "o_buff", type);
   for (JsonValue item : op.elements({list}, true)) {
     Fields fields(log, item, "a channel of an op");
-    int64_t position = fields.number({"id"}, 0, maxChunkNumber);
-    if (log.failed())
-      return;
-    if (!known || size_t(position) >= known->ids.size()) {
-      log.malformed(item.place(),
-                    fmt::format("the thread block has {} {} channels from \"{}\" to \"{}\", "
-                                "there is no number {}",
-                                known ? known->ids.size() : 0, name(key.type), name(key.src),
-                                name(key.dst), position));
-      return;
-    }
-    int32_t channel = known->ids[size_t(position)];
+    JsonValue id = fields.require({"id"});
+    std::optional<int32_t> channel =
+        id ? readChannelId(tables, key, id, "the thread block") : std::nullopt;
+    if (!channel)
+      return; // told
     if (ids)
-      ids->push_back(channel);
+      ids->push_back(*channel);
     if (!uses)
       continue;
     BufferUse &use = uses->emplace_back();
@@ -211,10 +207,10 @@ void OldGpuReader::readRemote(const Fields &op, const Tables &tables, std::strin
     use.index = fields.number({"off"}, 0, maxChunkNumber, 0);
     if (key.type == ChannelType::Switch) {
       use.kind = BufferUse::Kind::Switch;
-      use.switchChannel = channel;
+      use.switchChannel = *channel;
     } else {
       use.kind = BufferUse::Kind::Remote;
-      use.remote = (key.type == ChannelType::Port ? gpu.port : gpu.memory)[size_t(channel)].peer;
+      use.remote = (key.type == ChannelType::Port ? gpu.port : gpu.memory)[size_t(*channel)].peer;
     }
   }
 }
@@ -266,9 +262,6 @@ ThreadBlock OldGpuReader::readBlock(JsonValue value) {
     readBlockChannels(entry, tables);
   if (log.numErrors() > errors)
     return block;
-  for (const KeyedChannels &entry : tables)
-    (entry.key.type == ChannelType::Port ? block.portChannels : block.memoryChannels) +=
-        int32_t(entry.ids.size());
   for (JsonValue op : fields.elements({"ops"}, true))
     block.ops.push_back(readOp(op, tables));
   return block;
@@ -283,37 +276,28 @@ void OldGpuReader::readAfter(const Fields &fields, Op &op) {
   }
 }
 
-void OldGpuReader::readGroup(const Fields &fields, const Tables &tables, Op &op) {
-  int64_t count = fields.number({"cnt"}, 1, maxChunkNumber, 1);
-  auto readSide = [&](std::string_view list, std::string_view single, std::string_view offset,
-                      std::string_view buffer, std::vector<BufferUse> &uses) {
-    JsonValue id = fields.find({single});
-    if (!id)
-      for (JsonValue item : fields.elements({list}, true))
-        id = Fields(log, item, "a channel of an op").require({"id"});
-    if (!id)
-      return;
+// Switch ops do not say `off`, but where in a buffer of their own.
+void OldGpuReader::readGroupSide(const Fields &fields, const Tables &tables, bool source,
+                                 std::vector<BufferUse> &uses) {
+  JsonValue buffer = fields.require({source ? "srcbuff" : "dstbuff"});
+  std::vector<JsonValue> ids;
+  if (JsonValue id = fields.find({source ? "gi_cid" : "go_cid"}))
+    ids.push_back(id);
+  else
+    for (JsonValue item : fields.elements({source ? "i_cids" : "o_cids"}, true))
+      ids.push_back(Fields(log, item, "a channel of an op").require({"id"}));
+  for (JsonValue id : ids) {
+    if (!id || !buffer)
+      return; // told
     BufferUse &use = uses.emplace_back();
     use.kind = BufferUse::Kind::Switch;
     use.place = id.place();
-    use.size = count;
-    use.index = fields.number({offset}, 0, maxChunkNumber);
-    if (JsonValue type = fields.require({buffer}))
-      use.type = readBufferType(log, type);
-    int64_t position = readNumber(log, id, "a channel id", 0, maxChunkNumber);
-    std::vector<int32_t> known;
-    for (const KeyedChannels &entry : tables)
-      if (entry.key.type == ChannelType::Switch)
-        known.insert(known.end(), entry.ids.begin(), entry.ids.end());
-    if (size_t(position) >= known.size())
-      log.malformed(id.place(),
-                    fmt::format("the thread block has {} switch channels, there is no number {}",
-                                known.size(), position));
-    else
-      use.switchChannel = known[size_t(position)];
-  };
-  readSide("i_cids", "gi_cid", "srcoff", "srcbuff", op.src);
-  readSide("o_cids", "go_cid", "dstoff", "dstbuff", op.dst);
+    use.type = readBufferType(log, buffer);
+    use.index = fields.number({source ? "srcoff" : "dstoff"}, 0, maxChunkNumber);
+    use.size = fields.number({"cnt"}, 1, maxChunkNumber, 1);
+    Key key{use.type, use.type, ChannelType::Switch};
+    use.switchChannel = readChannelId(tables, key, id, "the thread block").value_or(-1);
+  }
 }
 
 // The destination is a source, unless another one is named.
@@ -323,14 +307,14 @@ void OldGpuReader::readReduction(const Fields &fields, const Tables &tables, Op 
   if (!readLocal(fields, "srcbuff", "srcoff", op.src, count) && !op.dst.empty())
     op.src.push_back(op.dst.front());
   readLocals(fields, "srcs", op.src, count);
-  readRemote(fields, tables, "i_cids", "i_buff", nullptr, &op.src, count);
-  readRemote(fields, tables, "o_cids", "o_buff", nullptr, &op.dst, count);
+  readRemote(fields, tables, 'i', op.channelType, nullptr, &op.src, count);
+  readRemote(fields, tables, 'o', op.channelType, nullptr, &op.dst, count);
 }
 
 void OldGpuReader::readData(const Fields &fields, const Tables &tables, Op &op) {
   int64_t count = fields.number({"cnt"}, 1, maxChunkNumber, 1);
   if (op.kind == OpKind::Get) {
-    readRemote(fields, tables, "i_cids", "i_buff", &op.channels, &op.src, count);
+    readRemote(fields, tables, 'i', op.channelType, &op.channels, &op.src, count);
     readLocals(fields, "dsts", op.dst, count);
     if (op.dst.empty())
       readLocal(fields, "dstbuff", "dstoff", op.dst, count);
@@ -339,7 +323,7 @@ void OldGpuReader::readData(const Fields &fields, const Tables &tables, Op &op) 
   readLocals(fields, "srcs", op.src, count);
   if (op.src.empty())
     readLocal(fields, "srcbuff", "srcoff", op.src, count);
-  readRemote(fields, tables, "o_cids", "o_buff", &op.channels, &op.dst, count);
+  readRemote(fields, tables, 'o', op.channelType, &op.channels, &op.dst, count);
   if (op.dst.empty())
     readLocal(fields, "dstbuff", "dstoff", op.dst, count);
 }
@@ -353,7 +337,7 @@ Op OldGpuReader::readOp(JsonValue value, const Tables &tables) {
   if (!nameField)
     return op;
   op.kind = readOpKind(log, nameField, /*generation=*/1);
-  op.channelType = keyOf(fields, "o_buff").type;
+  op.channelType = channelTypeOf(fields);
   switch (op.kind) {
   case OpKind::Nop: readAfter(fields, op); return op;
   case OpKind::Barrier:
@@ -364,12 +348,12 @@ Op OldGpuReader::readOp(JsonValue value, const Tables &tables) {
   case OpKind::Signal:
   case OpKind::RlxSignal:
   case OpKind::Flush:
-    readRemote(fields, tables, "o_cids", "o_buff", &op.channels, nullptr, 1);
-    return op;
+    readRemote(fields, tables, 'o', op.channelType, &op.channels, nullptr, 1);
+    break;
   case OpKind::Wait:
   case OpKind::RlxWait:
-    readRemote(fields, tables, "i_cids", "i_buff", &op.channels, nullptr, 1);
-    return op;
+    readRemote(fields, tables, 'i', op.channelType, &op.channels, nullptr, 1);
+    break;
   case OpKind::Re:
   case OpKind::Res:
   case OpKind::Rre:
@@ -377,7 +361,9 @@ Op OldGpuReader::readOp(JsonValue value, const Tables &tables) {
   case OpKind::Repkt:
   case OpKind::Respkt: readReduction(fields, tables, op); break;
   case OpKind::Glres:
-  case OpKind::Glre: readGroup(fields, tables, op); break;
+    readGroupSide(fields, tables, /*source=*/true, op.src);
+    readGroupSide(fields, tables, /*source=*/false, op.dst);
+    break;
   case OpKind::Put:
   case OpKind::Pws:
   case OpKind::Pwsf:
@@ -387,8 +373,8 @@ Op OldGpuReader::readOp(JsonValue value, const Tables &tables) {
   case OpKind::Cpkt:
   case OpKind::Upkt: readData(fields, tables, op); break;
   default:
-    log.unsupported(nameField.place(),
-                    fmt::format("this generation of plans has no op {}", nameField.source()));
+    log.unsupported(nameField.place(), fmt::format("this generation of plans has no op {}",
+                                                   shortened(nameField.source())));
     return op;
   }
   if (log.numErrors() == errors)

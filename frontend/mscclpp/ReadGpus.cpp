@@ -63,19 +63,7 @@ private:
 
 Gpu GpuReader::read(JsonValue value) {
   Fields fields(log, value, "a GPU");
-  gpu.place = value.place();
-  int64_t id = fields.number({"id"}, 0, maxRanks - 1);
-  if (!log.failed() && id != rank)
-    log.malformed(fields.find({"id"}).place(),
-                  fmt::format("the GPU at position {} has the id {}", rank, id));
-  auto chunks = [&](Names names, interchange::TextPlace &place) {
-    JsonValue field = fields.find(names);
-    place = field ? field.place() : value.place();
-    return fields.number(names, 0, maxChunkNumber);
-  };
-  gpu.inputChunks = chunks({"input_chunks", "inputChunks"}, gpu.inputPlace);
-  gpu.outputChunks = chunks({"output_chunks", "outputChunks"}, gpu.outputPlace);
-  gpu.scratchChunks = chunks({"scratch_chunks", "scratchChunks"}, gpu.scratchPlace);
+  readGpuHead(fields, rank, plan.generation, gpu);
   for (JsonValue channel : fields.elements({"channels"}, true))
     readChannel(channel);
   for (JsonValue remote : fields.elements({"remote_buffers", "remoteBuffers"}, false))
@@ -93,7 +81,7 @@ void GpuReader::readChannel(JsonValue value) {
   JsonValue typeField = fields.require({"channel_type", "type"});
   if (!typeField)
     return;
-  ChannelType type = readChannelType(log, typeField);
+  ChannelType type = readConnectionType(log, typeField);
   if (type == ChannelType::Switch) {
     JsonValue bufferField = fields.require({"buffer_type", "buff"});
     BufferType buffer = bufferField ? readBufferType(log, bufferField) : BufferType::Input;
@@ -101,10 +89,8 @@ void GpuReader::readChannel(JsonValue value) {
       gpu.switches.push_back(readRankGroup(log, group, buffer, ranks, rank));
     return;
   }
-  if (type == ChannelType::None) {
-    log.malformed(value.place(), "a channel is of type \"memory\", \"port\" or \"switch\"");
-    return;
-  }
+  if (type == ChannelType::None)
+    return; // told
   for (JsonValue peer : fields.elements({"connected_to", "connectedTo"}, true))
     (type == ChannelType::Memory ? gpu.memory : gpu.port)
         .push_back({int32_t(readNumber(log, peer, "a peer", 0, ranks - 1)), peer.place()});
@@ -119,7 +105,7 @@ void GpuReader::readRemoteBuffer(JsonValue value) {
   JsonValue access = fields.require(
       {"access_channel_types", "channel_access", "accessChannels", "accessChannelTypes"});
   auto add = [&](JsonValue type) {
-    (readChannelType(log, type) == ChannelType::Port ? remote.port : remote.memory) = true;
+    (readConnectionType(log, type) == ChannelType::Port ? remote.port : remote.memory) = true;
   };
   if (access.kind() == JsonValue::Kind::String)
     add(access);
@@ -159,39 +145,37 @@ void GpuReader::readBlockChannels(JsonValue value, Tables &tables) {
   JsonValue typeField = fields.require({"channel_type", "ctype"});
   if (!typeField)
     return;
-  ChannelType type = readChannelType(log, typeField);
+  ChannelType type = readConnectionType(log, typeField);
+  if (type == ChannelType::None)
+    return; // told
   size_t known = type == ChannelType::Port     ? gpu.port.size()
                  : type == ChannelType::Switch ? gpu.switches.size()
                                                : gpu.memory.size();
-  for (JsonValue id : fields.elements({"channel_ids", "cids"}, true)) {
-    int64_t number = readNumber(log, id, "a channel id", 0, maxChunkNumber);
-    if (size_t(number) >= known)
-      log.malformed(id.place(), fmt::format("rank {} has {} {} channels, there is no number {}",
-                                            rank, known, name(type), number));
-    else
-      tables.channels(type).push_back(int32_t(number));
-  }
+  for (JsonValue id : fields.elements({"channel_ids", "cids"}, true))
+    if (std::optional<int32_t> number = readIndex(log, id, "a channel id", known, [&] {
+          return fmt::format("rank {} has {} {} channels", rank, known, name(type));
+        }))
+      tables.channels(type).push_back(*number);
 }
 
 void GpuReader::readBufferRefs(const Fields &block, Tables &tables) {
   auto add = [&](JsonValue id, bool memory, bool port) {
-    int64_t number = readNumber(log, id, "a remote buffer id", 0, maxChunkNumber);
-    if (size_t(number) >= remotes.size()) {
-      log.malformed(id.place(), fmt::format("rank {} has {} remote buffers, there is no number {}",
-                                            rank, remotes.size(), number));
+    std::optional<int32_t> number = readIndex(log, id, "a remote buffer id", remotes.size(), [&] {
+      return fmt::format("rank {} has {} remote buffers", rank, remotes.size());
+    });
+    if (!number)
       return;
-    }
-    const RemoteBuffer &remote = remotes[size_t(number)];
+    const RemoteBuffer &remote = remotes[size_t(*number)];
     if (port && !memory && !remote.port)
       log.malformed(id.place(),
-                    fmt::format("remote buffer {} is not accessed by port channels", number));
+                    fmt::format("remote buffer {} is not accessed by port channels", *number));
     if (memory && !port && !remote.memory)
       log.malformed(id.place(),
-                    fmt::format("remote buffer {} is not accessed by memory channels", number));
+                    fmt::format("remote buffer {} is not accessed by memory channels", *number));
     if (memory)
-      tables.memoryBuffers.push_back(int32_t(number));
+      tables.memoryBuffers.push_back(*number);
     if (port)
-      tables.portBuffers.push_back(int32_t(number));
+      tables.portBuffers.push_back(*number);
   };
   for (JsonValue ref : block.elements({"remote_buffer_refs", "remote_buffer_ids", "remoteBufferIds",
                                        "remoteBuffersIds", "remoteBuffersRefs"},
@@ -225,24 +209,21 @@ ChannelType GpuReader::channelTypeOf(const Fields &op, OpKind kind, const Tables
 }
 
 void GpuReader::readOpChannels(const Fields &fields, const Tables &tables, Op &op) {
-  bool used = op.kind == OpKind::Signal || op.kind == OpKind::Wait ||
-              op.kind == OpKind::RlxSignal || op.kind == OpKind::RlxWait ||
-              op.kind == OpKind::Flush || op.kind == OpKind::Pws || op.kind == OpKind::Pwsf ||
-              op.channelType == ChannelType::Port;
-  if (!used || op.channelType == ChannelType::Switch)
+  bool used = op.channelType == ChannelType::Port || op.channelType == ChannelType::Memory;
+  if (!used || !(needsChannels(op.kind) || isByPort(op)))
     return; // others list channels that nobody looks at
   const std::vector<int32_t> &table = tables.channels(op.channelType);
   for (JsonValue id : fields.elements({"channel_ids", "cids", "output_channel_ids"}, false)) {
     JsonValue number = id;
     if (id.kind() == JsonValue::Kind::Object)
       number = Fields(log, id, "a channel id").require({"id"});
-    int64_t position = readNumber(log, number, "a channel id", 0, maxChunkNumber);
-    if (size_t(position) >= table.size())
-      log.malformed(number.place(),
-                    fmt::format("the thread block has {} {} channels, there is no number {}",
-                                table.size(), name(op.channelType), position));
-    else
-      op.channels.push_back(table[size_t(position)]);
+    if (!number)
+      continue; // told
+    std::optional<int32_t> position = readIndex(log, number, "a channel id", table.size(), [&] {
+      return fmt::format("the thread block has {} {} channels", table.size(), name(op.channelType));
+    });
+    if (position)
+      op.channels.push_back(table[size_t(*position)]);
   }
 }
 
@@ -257,27 +238,24 @@ BufferUse GpuReader::readBuffer(JsonValue value, const Tables &tables, const Op 
   use.size = fields.number({"size"}, 1, maxChunkNumber);
   if (JsonValue id = fields.find({"switch_channel_id"})) {
     use.kind = BufferUse::Kind::Switch;
-    int64_t position = readNumber(log, id, "a switch channel id", 0, maxChunkNumber);
-    if (size_t(position) >= tables.switches.size())
-      log.malformed(id.place(),
-                    fmt::format("the thread block has {} switch channels, there is no number {}",
-                                tables.switches.size(), position));
-    else
-      use.switchChannel = tables.switches[size_t(position)];
+    size_t known = tables.switches.size();
+    if (std::optional<int32_t> position = readIndex(log, id, "a switch channel id", known, [&] {
+          return fmt::format("the thread block has {} switch channels", known);
+        }))
+      use.switchChannel = tables.switches[size_t(*position)];
     return use;
   }
   if (JsonValue id = fields.find({"buffer_id", "buff_id"})) {
     use.kind = BufferUse::Kind::Remote;
     const std::vector<int32_t> &table =
         op.channelType == ChannelType::Port ? tables.portBuffers : tables.memoryBuffers;
-    int64_t position = readNumber(log, id, "a buffer id", 0, maxChunkNumber);
-    if (size_t(position) >= table.size()) {
-      log.malformed(id.place(), fmt::format("the thread block refers to {} remote buffers by {} "
-                                            "channels, there is no number {}",
-                                            table.size(), name(op.channelType), position));
+    std::optional<int32_t> position = readIndex(log, id, "a buffer id", table.size(), [&] {
+      return fmt::format("the thread block refers to {} remote buffers by {} channels",
+                         table.size(), name(op.channelType));
+    });
+    if (!position)
       return use;
-    }
-    const RemoteBuffer &remote = remotes[size_t(table[size_t(position)])];
+    const RemoteBuffer &remote = remotes[size_t(table[size_t(*position)])];
     use.type = remote.type;
     use.remote = remote.rank;
     return use;
@@ -318,14 +296,12 @@ Op GpuReader::readOp(JsonValue value, const Tables &tables, bool inPipeline) {
     return op;
   case OpKind::SemAcquire:
   case OpKind::SemRelease:
-    for (JsonValue id : fields.elements({"semaphore_ids"}, true)) {
-      int64_t number = readNumber(log, id, "a semaphore id", 0, maxChunkNumber);
-      if (size_t(number) >= gpu.semaphores.size())
-        log.malformed(id.place(), fmt::format("rank {} has {} semaphores, there is no number {}",
-                                              rank, gpu.semaphores.size(), number));
-      else
-        op.semaphores.push_back(int32_t(number));
-    }
+    for (JsonValue id : fields.elements({"semaphore_ids"}, true))
+      if (std::optional<int32_t> number =
+              readIndex(log, id, "a semaphore id", gpu.semaphores.size(), [&] {
+                return fmt::format("rank {} has {} semaphores", rank, gpu.semaphores.size());
+              }))
+        op.semaphores.push_back(*number);
     return op;
   case OpKind::Pipeline:
     if (inPipeline)

@@ -17,40 +17,6 @@ using interchange::TextPlace;
 // Names
 //===----------------------------------------------------------------------===//
 
-constexpr std::array<std::string_view, 31> opNames = {
-    "nop",  "barrier", "signal", "wait",      "rlxsignal", "rlxwait",     "put",        "pws",
-    "pwsf", "get",     "flush",  "copy",      "re",        "res",         "rre",        "rres",
-    "ppkt", "rppkt",   "cpkt",   "upkt",      "repkt",     "respkt",      "recpkt",     "recspkt",
-    "glre", "glres",   "gstore", "gstorepkt", "pipeline",  "sem_acquire", "sem_release"};
-
-std::string_view name(OpKind kind) { return opNames[size_t(kind)]; }
-
-std::optional<OpKind> parseOpKind(std::string_view text) {
-  auto it = std::find(opNames.begin(), opNames.end(), text);
-  if (it == opNames.end())
-    return std::nullopt;
-  return OpKind(it - opNames.begin());
-}
-
-std::string_view name(ChannelType type) {
-  switch (type) {
-  case ChannelType::None: return "none";
-  case ChannelType::Memory: return "memory";
-  case ChannelType::Port: return "port";
-  case ChannelType::Switch: return "switch";
-  }
-  return "none";
-}
-
-std::string_view name(BufferType type) {
-  switch (type) {
-  case BufferType::Input: return "i";
-  case BufferType::Output: return "o";
-  case BufferType::Scratch: return "s";
-  }
-  return "s";
-}
-
 BufferType readBufferType(Log &log, JsonValue value) {
   std::string text = readString(log, value, "a buffer type");
   if (text == "o")
@@ -58,9 +24,17 @@ BufferType readBufferType(Log &log, JsonValue value) {
   if (text == "s")
     return BufferType::Scratch;
   if (text != "i" && value.kind() == JsonValue::Kind::String)
-    log.malformed(value.place(),
-                  fmt::format("\"{}\" is no buffer: there are \"i\", \"o\" and \"s\"", text));
+    log.malformed(
+        value.place(),
+        fmt::format("\"{}\" is no buffer: there are \"i\", \"o\" and \"s\"", shortened(text)));
   return BufferType::Input;
+}
+
+ChannelType readConnectionType(Log &log, JsonValue value) {
+  ChannelType type = readChannelType(log, value);
+  if (type == ChannelType::None && value.string() == "none")
+    log.malformed(value.place(), "a channel is of type \"memory\", \"port\" or \"switch\"");
+  return type;
 }
 
 ChannelType readChannelType(Log &log, JsonValue value) {
@@ -74,7 +48,7 @@ ChannelType readChannelType(Log &log, JsonValue value) {
   if (text != "none" && value.kind() == JsonValue::Kind::String)
     log.malformed(value.place(), fmt::format("\"{}\" is no channel type: there are \"memory\", "
                                              "\"port\", \"switch\" and \"none\"",
-                                             text));
+                                             shortened(text)));
   return ChannelType::None;
 }
 
@@ -103,13 +77,34 @@ OpKind readOpKind(Log &log, JsonValue value, int generation) {
       return kind;
     }
   if (value.kind() == JsonValue::Kind::String)
-    log.unsupported(value.place(), fmt::format("there is no op \"{}\"", text));
+    log.unsupported(value.place(), fmt::format("there is no op \"{}\"", shortened(text)));
   return OpKind::Nop;
 }
 
 //===----------------------------------------------------------------------===//
 // Parts
 //===----------------------------------------------------------------------===//
+
+void readGpuHead(const Fields &fields, int32_t rank, int generation, Gpu &gpu) {
+  Log &log = fields.log;
+  gpu.place = fields.place();
+  size_t errors = log.numErrors();
+  int64_t id = fields.number({"id"}, 0, maxRanks - 1);
+  if (log.numErrors() == errors && id != rank)
+    log.malformed(fields.find({"id"}).place(),
+                  fmt::format("the GPU at position {} has the id {}", rank, id));
+  auto chunks = [&](std::string_view key, std::string_view before, TextPlace &place) {
+    auto read = [&](Names names) {
+      JsonValue field = fields.find(names);
+      place = field ? field.place() : fields.place();
+      return fields.number(names, 0, maxChunkNumber);
+    };
+    return generation == 1 ? read({before}) : read({key, before});
+  };
+  gpu.inputChunks = chunks("input_chunks", "inputChunks", gpu.inputPlace);
+  gpu.outputChunks = chunks("output_chunks", "outputChunks", gpu.outputPlace);
+  gpu.scratchChunks = chunks("scratch_chunks", "scratchChunks", gpu.scratchPlace);
+}
 
 void checkBlockIds(Log &log, const std::vector<ThreadBlock> &blocks) {
   std::vector<const ThreadBlock *> byId(blocks.size());
@@ -208,7 +203,7 @@ bool fits(const Side &side, const std::vector<BufferUse> &uses) {
 std::string str(const Side &side) {
   auto range = [](int min, int max, std::string_view what) {
     if (max == many)
-      return fmt::format("{}{} {}", min, min == 0 ? " or more" : " or more", what);
+      return fmt::format("{} or more {}", min, what);
     return fmt::format("{} {}", min, what);
   };
   if (side.isSwitch)
@@ -225,8 +220,7 @@ std::string str(const Side &side) {
 
 /// One after the other, or all of equal length.
 static void checkSizes(Log &log, const Op &op) {
-  bool pairs = op.kind == OpKind::Put || op.kind == OpKind::Pws || op.kind == OpKind::Pwsf ||
-               op.kind == OpKind::Get || op.kind == OpKind::Ppkt;
+  bool pairs = movesPairs(op.kind);
   if (pairs && op.src.size() != op.dst.size() && op.src.size() != 1) {
     log.malformed(op.place, fmt::format("{} has {} sources and {} destinations: they go in pairs",
                                         name(op.kind), op.src.size(), op.dst.size()));
@@ -251,27 +245,13 @@ static void checkSizes(Log &log, const Op &op) {
 /// Packets are read from the rank's scratch and written to scratch.
 static void checkPacketPlaces(Log &log, const Gpu &gpu, const Op &op) {
   auto inScratch = [&](const BufferUse &use) {
-    BufferType type = use.kind == BufferUse::Kind::Switch
-                          ? gpu.switches[size_t(use.switchChannel)].type
-                          : use.type;
+    BufferType type = typeOf(gpu, use);
     if (type != BufferType::Scratch)
       log.unsupported(use.place, fmt::format("the packets of {} are in \"{}\"; packets are kept "
                                              "in scratch only",
                                              name(op.kind), name(type)));
   };
-  size_t firstSource = many, firstDestination = many;
-  switch (op.kind) {
-  case OpKind::Ppkt:
-  case OpKind::Cpkt:
-  case OpKind::Gstorepkt: firstDestination = 0; break;
-  case OpKind::Rppkt: firstSource = firstDestination = 0; break;
-  case OpKind::Upkt: firstSource = 0; break;
-  case OpKind::Repkt: firstSource = 1; break;
-  case OpKind::Respkt:
-  case OpKind::Recpkt:
-  case OpKind::Recspkt: firstSource = firstDestination = 1; break;
-  default: return;
-  }
+  auto [firstSource, firstDestination] = packetOperands(op.kind);
   for (size_t i = firstSource; i < op.src.size(); ++i)
     inScratch(op.src[i]);
   for (size_t i = firstDestination; i < op.dst.size(); ++i)
@@ -290,19 +270,20 @@ void checkOperands(Log &log, const Gpu &gpu, const Op &op) {
                                         name(op.kind), str(dst)));
     return;
   }
-  bool isPut = op.kind == OpKind::Put || op.kind == OpKind::Pws || op.kind == OpKind::Pwsf;
-  bool byPort = op.channelType == ChannelType::Port &&
-                (isPut || op.kind == OpKind::Ppkt || op.kind == OpKind::Rppkt);
-  bool signals = op.kind == OpKind::Pws || op.kind == OpKind::Pwsf;
-  if ((byPort || signals) && op.channels.size() != op.dst.size()) {
+  bool byPort = op.channelType == ChannelType::Port;
+  if (needsChannels(op.kind) && !byPort && op.channelType != ChannelType::Memory) {
+    log.malformed(op.place, fmt::format("{} is over memory or port channels, not \"{}\"",
+                                        name(op.kind), name(op.channelType)));
+    return;
+  }
+  bool named = isByPort(op) || op.kind == OpKind::Pws || op.kind == OpKind::Pwsf;
+  if (named && op.channels.size() != op.dst.size()) {
     log.malformed(op.place, fmt::format("{} has {} destinations and {} channels to them",
                                         name(op.kind), op.dst.size(), op.channels.size()));
     return;
   }
-  for (size_t i = 0; (byPort || signals) && i < op.dst.size(); ++i) {
-    const std::vector<Channel> &channels =
-        op.channelType == ChannelType::Port ? gpu.port : gpu.memory;
-    int32_t peer = channels[size_t(op.channels[i])].peer;
+  for (size_t i = 0; named && i < op.dst.size(); ++i) {
+    int32_t peer = (byPort ? gpu.port : gpu.memory)[size_t(op.channels[i])].peer;
     if (peer != op.dst[i].remote)
       log.malformed(op.dst[i].place,
                     fmt::format("the buffer is of rank {}, and the channel goes to rank {}",
@@ -342,15 +323,17 @@ static void readTop(const Fields &top, Plan &plan) {
     plan.collective = readString(top.log, collective, "the collective");
     plan.collectivePlace = collective.place();
   }
-  std::string protocol = top.string({"protocol"}, "Simple");
-  plan.packets = protocol == "LL";
-  if (protocol != "LL" && protocol != "Simple" && top.find({"protocol"}))
-    top.log.malformed(
-        top.find({"protocol"}).place(),
-        fmt::format("\"{}\" is no protocol: there are \"Simple\" and \"LL\"", protocol));
+  if (JsonValue value = top.find({"protocol"})) {
+    std::string protocol = readString(top.log, value, "\"protocol\"");
+    plan.packets = protocol == "LL";
+    if (protocol != "LL" && protocol != "Simple" && value.kind() == JsonValue::Kind::String)
+      top.log.malformed(value.place(),
+                        fmt::format("\"{}\" is no protocol: there are \"Simple\" and \"LL\"",
+                                    shortened(protocol)));
+  }
   plan.inPlace = top.flag({"inplace"});
   plan.reuseResources = top.flag({"reuse_resources"}, false);
-  plan.doubleScratch = top.flag({"use_double_scratch_buffer"}, false);
+  top.flag({"use_double_scratch_buffer"}, false); // not used, but checked
   plan.threads = top.number({"num_threads_per_block"}, 1, 1024, 1024);
   plan.minBytes = readBytes(top, "min_message_size");
   plan.maxBytes = readBytes(top, "max_message_size");

@@ -47,21 +47,6 @@ private:
   static constexpr size_t maxRecent = 64;
 };
 
-bool usesPackets(OpKind kind) {
-  switch (kind) {
-  case OpKind::Ppkt:
-  case OpKind::Rppkt:
-  case OpKind::Cpkt:
-  case OpKind::Upkt:
-  case OpKind::Repkt:
-  case OpKind::Respkt:
-  case OpKind::Recpkt:
-  case OpKind::Recspkt:
-  case OpKind::Gstorepkt: return true;
-  default: return false;
-  }
-}
-
 } // namespace
 
 void ThreadOrder::together() {
@@ -100,7 +85,7 @@ void ThreadOrder::followSignal(const Op &op, std::string_view what) {
 
 void ThreadOrder::followData(const Op &op) {
   bool packets = usesPackets(op.kind);
-  bool byPort = op.channelType == ChannelType::Port;
+  bool byPort = isByPort(op);
   if (waiting && !packets && !byPort) {
     log.warn(op.place, fmt::format("no nop between {} and {}: in MSCCL++ only the threads that "
                                    "wait do, others go on",

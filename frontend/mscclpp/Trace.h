@@ -64,9 +64,9 @@ struct Trace {
 /// What every rank does. Errors go to `log`.
 Trace traceOps(const Plan &plan, const Layout &layout, Log &log);
 
-/// Makes channels of counters and dependences, and the programs of the ranks. Errors, where
-/// the pairing of signals and waits is not determined, go to `log`.
-std::vector<model::RankProgram> joinAgents(Trace trace, int64_t ranks, Log &log);
+/// Makes channels of counters and dependences, and of the trace's instructions the programs of
+/// the ranks. Errors, where the pairing of signals and waits is not determined, go to `log`.
+std::vector<model::RankProgram> joinAgents(Trace &trace, int64_t ranks, Log &log);
 
 /// Warnings about what MSCCL++'s executor makes of a plan that says something else.
 void tellCautions(const Plan &plan, Log &log);

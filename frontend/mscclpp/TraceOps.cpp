@@ -16,11 +16,6 @@ static std::vector<int32_t> ordinalsOf(const std::vector<Channel> &channels) {
   return ordinals;
 }
 
-static bool isPut(OpKind kind) {
-  return kind == OpKind::Put || kind == OpKind::Pws || kind == OpKind::Pwsf ||
-         kind == OpKind::Ppkt || kind == OpKind::Rppkt;
-}
-
 //===----------------------------------------------------------------------===//
 // Items
 //===----------------------------------------------------------------------===//
@@ -69,7 +64,7 @@ std::pair<int64_t, int32_t> Tracer::partOf(const Op &op, const BufferUse &use) c
   return {use.index * layout.factor + begin, int32_t(end - begin)};
 }
 
-void Tracer::addOperands(const Op &op, const BufferUse &use, std::vector<Operand> &operands) {
+void Tracer::addOperands(const Op &op, const BufferUse &use, std::vector<Operand> &operands) const {
   int64_t chunk = partOf(op, use).first;
   auto add = [&](int32_t owner, BufferType type) {
     Operand operand;
@@ -109,129 +104,80 @@ void Tracer::checkBounds(const Op &op) {
     }
 }
 
-Instruction Tracer::makeTransfer(const Op &op) const {
+Instruction Tracer::makeTransfer(const Op &op, const std::vector<BufferUse> &from,
+                                 const std::vector<BufferUse> &to) const {
   Instruction transfer;
-  transfer.count = partOf(op, op.dst.front()).second;
+  transfer.count = partOf(op, to.front()).second;
+  for (const BufferUse &use : from)
+    addOperands(op, use, transfer.from);
+  for (const BufferUse &use : to)
+    addOperands(op, use, transfer.to);
   return transfer;
 }
 
-PacketRange Tracer::packetsOf(const Op &op, const BufferUse &use) const {
-  auto [chunk, count] = partOf(op, use);
-  return {use.kind == BufferUse::Kind::Remote ? use.remote : rank, chunk, count};
-}
-
-void Tracer::addWrites(const Op &op, size_t firstDestination, Item &item) const {
-  for (size_t i = firstDestination; i < op.dst.size(); ++i) {
-    if (op.dst[i].kind != BufferUse::Kind::Switch) {
-      item.writes.push_back(packetsOf(op, op.dst[i]));
-      continue;
-    }
-    for (int32_t member : gpu->switches[size_t(op.dst[i].switchChannel)].ranks) {
-      item.writes.push_back(packetsOf(op, op.dst[i]));
-      item.writes.back().rank = member;
-    }
+std::vector<PacketRange> Tracer::packetsOf(const std::vector<Operand> &operands, size_t first,
+                                           int32_t count) const {
+  std::vector<PacketRange> ranges;
+  for (size_t i = first; i < operands.size(); ++i) {
+    const Operand &operand = operands[i];
+    ranges.push_back(
+        {operand.kind == Operand::Kind::Peer ? operand.peer : rank, operand.chunk, count});
   }
-}
-
-void Tracer::addReads(const Op &op, size_t firstSource, Item &item) const {
-  for (size_t i = firstSource; i < op.src.size(); ++i)
-    item.reads.push_back(packetsOf(op, op.src[i]));
+  return ranges;
 }
 
 //===----------------------------------------------------------------------===//
 // Data
 //===----------------------------------------------------------------------===//
 
-// put, pws, pwsf, ppkt: each source goes to its destination.
+// Each source goes to its destination. By port, the block sees that packets are there, and a
+// proxy sends them.
 void Tracer::tracePairs(const Op &op) {
-  bool byPort = op.channelType == ChannelType::Port;
+  auto [firstSource, firstDestination] = packetOperands(op.kind);
   for (size_t i = 0; i < op.dst.size(); ++i) {
     Item item;
-    item.instruction = makeTransfer(op);
-    item.instruction.count = partOf(op, op.dst[i]).second;
-    addOperands(op, op.src[op.src.size() == 1 ? 0 : i], item.instruction.from);
-    addOperands(op, op.dst[i], item.instruction.to);
-    if (op.kind == OpKind::Ppkt)
-      item.writes.push_back(packetsOf(op, op.dst[i]));
+    Instruction &transfer = item.instruction;
+    transfer = makeTransfer(op, {op.src[op.src.size() == 1 ? 0 : i]}, {op.dst[i]});
+    item.writes = packetsOf(transfer.to, firstDestination, transfer.count);
     int32_t by = agent;
-    if (byPort) {
+    if (isByPort(op)) {
       by = proxyOf(op.channels[i]);
-      trigger(by);
+      trigger(by, packetsOf(transfer.from, firstSource, transfer.count));
     }
     add(by, std::move(item));
     if (op.kind == OpKind::Pws || op.kind == OpKind::Pwsf)
       addSync(by, Instruction::Kind::Signal, channelCounter(op.channelType, op.channels[i], true));
-    if (op.kind == OpKind::Pwsf && byPort)
+    if (op.kind == OpKind::Pwsf && isByPort(op))
       traceFlush(op.channels[i]);
   }
 }
 
-void Tracer::traceGet(const Op &op) {
-  for (size_t i = 0; i < op.dst.size(); ++i) {
-    Item item;
-    item.instruction = makeTransfer(op);
-    item.instruction.count = partOf(op, op.dst[i]).second;
-    addOperands(op, op.src[op.src.size() == 1 ? 0 : i], item.instruction.from);
-    addOperands(op, op.dst[i], item.instruction.to);
-    add(agent, std::move(item));
-  }
-}
-
-// By port, the block sees that the packets are there, and a proxy sends them.
-void Tracer::traceForward(const Op &op) {
-  if (op.channelType != ChannelType::Port)
-    return traceReduction(op);
-  for (size_t i = 0; i < op.dst.size(); ++i) {
-    Item item;
-    item.instruction = makeTransfer(op);
-    addOperands(op, op.src[0], item.instruction.from);
-    addOperands(op, op.dst[i], item.instruction.to);
-    item.writes.push_back(packetsOf(op, op.dst[i]));
-    int32_t by = proxyOf(op.channels[i]);
-    trigger(by, {packetsOf(op, op.src[0])});
-    add(by, std::move(item));
-  }
-}
-
-// A group that has the sender stores a chunk where it already is, which nobody can tell. A
-// copy of a chunk to its own place is no such thing: it writes, and may undo what others write.
-void Tracer::dropSelfCopies(Instruction &transfer) const {
-  if (transfer.reduce)
-    return;
+// A group that has the sender stores a chunk where it already is: nobody can tell, and it makes
+// no second packet. That such a chunk is read stays true. A copy of a chunk to its own place is
+// no such thing: it writes, and may undo what others write.
+static void dropSelfCopies(Instruction &transfer) {
   const Operand &source = transfer.from.front();
-  std::erase_if(transfer.to, [&](const Operand &operand) {
+  auto isSource = [&](const Operand &operand) {
     return operand.kind == source.kind && operand.peer == source.peer &&
            operand.buffer == source.buffer && operand.chunk == source.chunk;
-  });
+  };
+  if (transfer.to.size() > 1)
+    std::erase_if(transfer.to, isSource);
 }
 
 // Everything that combines all sources and stores the result in all destinations.
 void Tracer::traceReduction(const Op &op) {
   Item item;
-  item.instruction = makeTransfer(op);
-  for (const BufferUse &use : op.src)
-    addOperands(op, use, item.instruction.from);
-  for (const BufferUse &use : op.dst)
-    addOperands(op, use, item.instruction.to);
-  item.instruction.reduce = item.instruction.from.size() > 1;
+  Instruction &transfer = item.instruction;
+  transfer = makeTransfer(op, op.src, op.dst);
+  transfer.reduce = transfer.from.size() > 1;
+  auto [firstSource, firstDestination] = packetOperands(op.kind);
+  if (op.kind == OpKind::Gstorepkt && op.src[0].type == BufferType::Scratch)
+    firstSource = 0;
   if (op.kind == OpKind::Gstore || op.kind == OpKind::Gstorepkt)
-    dropSelfCopies(item.instruction);
-  switch (op.kind) {
-  case OpKind::Cpkt: addWrites(op, 0, item); break;
-  case OpKind::Gstorepkt:
-    addWrites(op, 0, item);
-    if (op.src[0].type == BufferType::Scratch)
-      addReads(op, 0, item);
-    break;
-  case OpKind::Rppkt: addWrites(op, 0, item); [[fallthrough]];
-  case OpKind::Upkt: addReads(op, 0, item); break;
-  case OpKind::Respkt:
-  case OpKind::Recpkt:
-  case OpKind::Recspkt: addWrites(op, 1, item); [[fallthrough]];
-  case OpKind::Repkt: addReads(op, 1, item); break;
-  default: break;
-  }
-  item.isInstruction = !item.instruction.to.empty();
+    dropSelfCopies(transfer);
+  item.reads = packetsOf(transfer.from, firstSource, transfer.count);
+  item.writes = packetsOf(transfer.to, firstDestination, transfer.count);
   add(agent, std::move(item));
 }
 
@@ -240,17 +186,12 @@ void Tracer::traceOp(const Op &op) {
   if (op.dst.empty())
     return traceSync(op);
   checkBounds(op);
-  if (log.failed() || partOf(op, op.dst.front()).second == 0)
+  if (log.failed())
     return;
-  switch (op.kind) {
-  case OpKind::Put:
-  case OpKind::Pws:
-  case OpKind::Pwsf:
-  case OpKind::Ppkt: return tracePairs(op);
-  case OpKind::Get: return traceGet(op);
-  case OpKind::Rppkt: return traceForward(op);
-  default: return traceReduction(op);
-  }
+  if (movesPairs(op.kind) || isByPort(op))
+    tracePairs(op);
+  else
+    traceReduction(op);
 }
 
 //===----------------------------------------------------------------------===//
@@ -263,7 +204,7 @@ void Tracer::traceBlock(const ThreadBlock &block) {
   proxyByChannel.clear();
   channelsWithPuts.clear();
   forEachOp(block.ops, [&](const Op &op) {
-    if (op.channelType == ChannelType::Port && isPut(op.kind))
+    if (isByPort(op))
       channelsWithPuts.insert(op.channels.begin(), op.channels.end());
   });
   std::vector<int32_t> &ends = opEnds[size_t(block.id)];

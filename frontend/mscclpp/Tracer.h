@@ -34,20 +34,19 @@ private:
   void traceBarrier(const Op &op);
   void traceSemaphores(const Op &op);
   void tracePairs(const Op &op);
-  void traceGet(const Op &op);
-  void traceForward(const Op &op);
   void traceReduction(const Op &op);
-  void dropSelfCopies(model::Instruction &transfer) const;
   void traceFlush(int32_t channel);
   void resolveAfter();
 
-  model::Instruction makeTransfer(const Op &op) const;
+  /// This block's part of it.
+  model::Instruction makeTransfer(const Op &op, const std::vector<BufferUse> &from,
+                                  const std::vector<BufferUse> &to) const;
   /// The part of a range that is this block's.
   std::pair<int64_t, int32_t> partOf(const Op &op, const BufferUse &use) const;
-  void addOperands(const Op &op, const BufferUse &use, std::vector<model::Operand> &operands);
-  PacketRange packetsOf(const Op &op, const BufferUse &use) const;
-  void addWrites(const Op &op, size_t firstDestination, Item &item) const;
-  void addReads(const Op &op, size_t firstSource, Item &item) const;
+  void addOperands(const Op &op, const BufferUse &use, std::vector<model::Operand> &operands) const;
+  /// Places in scratch, from operand `first` on.
+  std::vector<PacketRange> packetsOf(const std::vector<model::Operand> &operands, size_t first,
+                                     int32_t count) const;
   void checkBounds(const Op &op);
 
   int32_t counter(const CounterKey &key, int32_t from, int32_t to, auto &&makeName);

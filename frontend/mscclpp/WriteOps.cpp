@@ -5,9 +5,6 @@
 
 namespace ccl::mscclpp {
 
-/// As many as an op of MSCCL++ has room for.
-constexpr size_t maxMergedChannels = 8;
-
 static bool overlap(const BufferUse &a, const BufferUse &b) {
   return a.kind == b.kind && a.type == b.type && a.remote == b.remote &&
          a.index < b.index + b.size && b.index < a.index + a.size;
@@ -41,7 +38,8 @@ void BlockWriter::data(Op op) {
       return (writes || access.writes) && overlap(use, access.use);
     });
   };
-  bool needed = waiting;
+  // A nop costs less than looking far back.
+  bool needed = waiting || recent.size() >= maxRecent;
   for (const BufferUse &use : op.src)
     needed |= conflicts(use, false);
   for (const BufferUse &use : op.dst)
@@ -71,7 +69,7 @@ void BlockWriter::sync(OpKind kind, ChannelType type, int32_t number, bool waits
       kind != OpKind::Flush) {
     // Threads of one op wait for one channel each, so each channel comes once.
     std::vector<int32_t> &list = listOf(block.ops.back());
-    if (list.size() < maxMergedChannels &&
+    if (list.size() < maxChannelsOfOp &&
         std::find(list.begin(), list.end(), number) == list.end()) {
       list.push_back(number);
       return;

@@ -50,7 +50,8 @@ private:
   ThreadBlock &block;
   std::string reduction;
   bool waiting = false, touched = false;
-  std::vector<Access> recent;
+  std::vector<Access> recent; ///< since the last nop
+  static constexpr size_t maxRecent = 256;
 };
 
 } // namespace ccl::mscclpp

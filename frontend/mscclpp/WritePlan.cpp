@@ -354,13 +354,12 @@ Plan PlanMaker::make() {
   for (int32_t rank = 0; size_t(rank) < program.ranks.size(); ++rank)
     writeRank(rank);
   // Offsets have 32 bits, so a longer message is refused there.
-  int64_t chunks = 1, counted = 1;
-  for (const Gpu &gpu : plan.gpus) {
+  int64_t chunks = 1;
+  for (const Gpu &gpu : plan.gpus)
     chunks = std::max({chunks, gpu.inputChunks, gpu.outputChunks, gpu.scratchChunks});
-    counted = std::max<int64_t>(1, foreign.contract.collective == Collective::AllGather
-                                       ? gpu.outputChunks
-                                       : gpu.inputChunks);
-  }
+  const Gpu &first = plan.gpus.front();
+  bool gathers = foreign.contract.collective == Collective::AllGather;
+  int64_t counted = std::max<int64_t>(1, gathers ? first.outputChunks : first.inputChunks);
   plan.maxBytes = std::numeric_limits<uint32_t>::max() / chunks * counted;
   return std::move(plan);
 }

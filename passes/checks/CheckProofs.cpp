@@ -52,9 +52,7 @@ FailureOr<model::AlgorithmReport> checkAlgorithm(AlgorithmOp algorithm) {
 /// Instructions of all ranks, if those of one program execute equally many, or `limit`.
 static uint64_t estimateInstructions(AlgorithmOp algorithm, uint64_t limit) {
   uint64_t total = 0;
-  for (auto program : algorithm->getParentOfType<ModuleOp>().getOps<ProgramOp>()) {
-    if (program.getAlgorithm() != algorithm.getSymName())
-      continue;
+  for (ProgramOp program : getPrograms(algorithm)) {
     SmallVector<int64_t> ranks = program.getRankList();
     uint64_t one = 0;
     // Fails where the visitor has had enough.
@@ -158,8 +156,7 @@ FailureOr<std::optional<FormsReport>> ProgramProof::checkForms(bool disjoint, bo
 }
 
 FailureOr<std::optional<FormsReport>> ProgramProof::checkLowered() {
-  bool inout = llvm::any_of(algorithm.getBody().getOps<BufferOp>(),
-                            [](BufferOp buffer) { return buffer.getRole() == BufferRole::InOut; });
+  bool inout = hasInOut(algorithm);
   auto forms = checkForms(!inout, true);
   if (succeeded(forms) && *forms && !inout)
     (*forms)->inPlace &= (*forms)->disjoint;

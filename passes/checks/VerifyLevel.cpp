@@ -42,16 +42,12 @@ struct VerifyLevel : impl::CclVerifyLevelBase<VerifyLevel> {
   LogicalResult verifyPrograms(AlgorithmOp algorithm) {
     if (algorithm.getLowered())
       return success(); // its programs are as they were written
-    bool any = false;
-    for (auto program : getOperation().getOps<ProgramOp>()) {
-      if (program.getAlgorithm() != algorithm.getSymName())
-        continue;
-      any = true;
+    SmallVector<ProgramOp> programs = getPrograms(algorithm);
+    for (ProgramOp program : programs)
       for (auto buffer : program.getBody().getOps<BufferOp>())
         if (buffer.getRole() == BufferRole::InOut)
           return buffer.emitOpError("is still inout: run ccl-peel-inout");
-    }
-    if (!any)
+    if (programs.empty())
       return algorithm.emitOpError("has no program");
     return success();
   }

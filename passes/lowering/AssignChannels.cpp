@@ -26,8 +26,7 @@ struct AssignChannels : impl::CclAssignChannelsBase<AssignChannels> {
     Via chosen = Via::Direct;
     if (via != "auto")
       chosen = *symbolizeVia(via);
-    else if (llvm::any_of(algorithm.getBody().getOps<BufferOp>(),
-                          [](BufferOp b) { return b.getRole() == BufferRole::InOut; }))
+    else if (hasInOut(algorithm))
       chosen = Via::Staged;
     ViaAttr attr = ViaAttr::get(&getContext(), chosen);
     algorithm.getBody().walk([&](Operation *op) {

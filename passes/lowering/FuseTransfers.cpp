@@ -110,17 +110,14 @@ struct FuseTransfers : impl::CclFuseTransfersBase<FuseTransfers> {
 
   void runOnOperation() override {
     for (auto algorithm : getOperation().getOps<AlgorithmOp>()) {
-      if (algorithm.getLowered())
+      SmallVector<ProgramOp> programs = programsToLower(algorithm);
+      if (programs.empty())
         continue;
-      SmallVector<ProgramOp> programs;
       std::vector<OwningOpRef<ProgramOp>> before;
-      for (auto program : getOperation().getOps<ProgramOp>())
-        if (program.getAlgorithm() == algorithm.getSymName()) {
-          programs.push_back(program);
-          before.emplace_back(cast<ProgramOp>(program->clone()));
-        }
-      for (ProgramOp program : programs)
+      for (ProgramOp program : programs) {
+        before.emplace_back(cast<ProgramOp>(program->clone()));
         fuse(program);
+      }
       if (!getsStuck(algorithm, programs))
         continue;
       for (auto [program, old] : llvm::zip_equal(programs, before)) {

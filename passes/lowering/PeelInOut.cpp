@@ -246,18 +246,21 @@ void dropGuardedPlaces(ProgramOp program) {
 
 struct PeelInOut : impl::CclPeelInOutBase<PeelInOut> {
   void runOnOperation() override {
+    for (auto algorithm : getOperation().getOps<AlgorithmOp>())
+      if (failed(peel(algorithm)))
+        return signalPassFailure();
+  }
+
+  LogicalResult peel(AlgorithmOp algorithm) {
+    SmallVector<ProgramOp> programs = programsToLower(algorithm);
     // Asked before the first program changes.
     DenseMap<Operation *, bool> shared;
-    for (auto program : getOperation().getOps<ProgramOp>()) {
+    for (ProgramOp program : programs) {
       llvm::SmallBitVector read = buffersReadByPeers(program);
       for (auto [i, buffer] : llvm::enumerate(program.getBody().getOps<BufferOp>()))
         shared[buffer] = read.test(i);
     }
-    for (auto program : getOperation().getOps<ProgramOp>()) {
-      auto algorithm =
-          SymbolTable::lookupNearestSymbolFrom<AlgorithmOp>(program, program.getAlgorithmAttr());
-      if (algorithm.getLowered())
-        continue;
+    for (ProgramOp program : programs) {
       program->removeAttr(projectedProgram);
       dropGuardedPlaces<SignalOp>(program);
       dropGuardedPlaces<WaitOp>(program);
@@ -269,17 +272,16 @@ struct PeelInOut : impl::CclPeelInOutBase<PeelInOut> {
         continue;
       auto contract = getModelContract(algorithm);
       if (failed(contract))
-        return signalPassFailure();
+        return failure();
       int agents = 0;
       for (Operation &op : program.getBlock())
         agents += isa<BlockOp, ProxyOp>(op);
-      if (agents != 1) {
-        program.emitOpError("has an inout buffer and not exactly one agent: write it with in "
-                            "and out buffers");
-        return signalPassFailure();
-      }
+      if (agents != 1)
+        return program.emitOpError("has an inout buffer and not exactly one agent: write it with "
+                                   "in and out buffers");
       Peeler(program, inout, shared.lookup(inout), *contract).run();
     }
+    return success();
   }
 };
 

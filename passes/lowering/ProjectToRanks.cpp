@@ -25,11 +25,9 @@ struct ProjectToRanks : impl::CclProjectToRanksBase<ProjectToRanks> {
   }
 
   LogicalResult project(AlgorithmOp algorithm) {
-    ModuleOp module = getOperation();
     // Programs that were written by hand, or by an earlier run, are kept.
-    for (auto existing : module.getOps<ProgramOp>())
-      if (existing.getAlgorithm() == algorithm.getSymName())
-        return success();
+    if (!getPrograms(algorithm).empty())
+      return success();
     auto contract = getModelContract(algorithm);
     if (failed(contract))
       return failure();

@@ -142,17 +142,18 @@ struct PruneSync : impl::CclPruneSyncBase<PruneSync> {
   using CclPruneSyncBase::CclPruneSyncBase;
 
   void runOnOperation() override {
-    for (auto program : getOperation().getOps<ProgramOp>()) {
-      auto algorithm =
-          SymbolTable::lookupNearestSymbolFrom<AlgorithmOp>(program, program.getAlgorithmAttr());
-      if (algorithm.getLowered())
+    for (auto algorithm : getOperation().getOps<AlgorithmOp>()) {
+      SmallVector<ProgramOp> programs = programsToLower(algorithm);
+      if (programs.empty())
         continue;
       auto contract = getModelContract(algorithm);
       if (failed(contract))
         return signalPassFailure();
       auto inPlace = algorithm->getAttrOfType<BoolAttr>("ccl.in_place");
-      Conflicts conflicts(program, *contract, !inPlace || inPlace.getValue());
-      prune(program, conflicts);
+      for (ProgramOp program : programs) {
+        Conflicts conflicts(program, *contract, !inPlace || inPlace.getValue());
+        prune(program, conflicts);
+      }
     }
   }
 
@@ -253,6 +254,7 @@ struct PruneSync : impl::CclPruneSyncBase<PruneSync> {
     }
     for (Operation *op : llvm::reverse(waits)) {
       Operation *last = op;
+      unsigned steps = 0;
       for (Operation *next = op->getNextNode(); next; next = next->getNextNode()) {
         if (++steps > window || next->hasTrait<OpTrait::IsTerminator>() ||
             conflicts.anyIn(next, op) || sharesTag(op, next))
@@ -266,8 +268,10 @@ struct PruneSync : impl::CclPruneSyncBase<PruneSync> {
     }
     for (Operation *op : signals) {
       Operation *first = op;
+      unsigned steps = 0;
       for (Operation *previous = op->getPrevNode(); previous; previous = previous->getPrevNode()) {
-        if (conflicts.anyIn(previous, op) || sharesTag(op, previous) || defines(previous, op))
+        if (++steps > window || conflicts.anyIn(previous, op) || sharesTag(op, previous) ||
+            defines(previous, op))
           break;
         first = previous;
       }

@@ -474,15 +474,11 @@ std::vector<model::ShiftedAxis> Finder::sweepOf(affine::AffineForOp loop) {
 
 /// The one program of all ranks, or null.
 ProgramOp programOfAll(AlgorithmOp algorithm, int64_t ranks) {
-  ProgramOp found;
-  for (auto program : algorithm->getParentOfType<ModuleOp>().getOps<ProgramOp>()) {
-    if (program.getAlgorithm() != algorithm.getSymName())
-      continue;
-    if (found)
-      return nullptr;
-    found = program;
-  }
-  if (!found || !found.getMe() || int64_t(found.getRankList().size()) != ranks ||
+  SmallVector<ProgramOp> programs = getPrograms(algorithm);
+  if (programs.size() != 1)
+    return nullptr;
+  ProgramOp found = programs.front();
+  if (!found.getMe() || int64_t(found.getRankList().size()) != ranks ||
       found.getRanks().front() != 0 || found.getRanks().back() != ranks)
     return nullptr;
   return found;

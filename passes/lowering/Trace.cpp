@@ -76,6 +76,10 @@ std::optional<SmallVector<int64_t>> representativeRanks(ProgramOp program) {
   return std::nullopt;
 }
 
+SmallVector<ProgramOp> programsToLower(AlgorithmOp algorithm) {
+  return algorithm.getLowered() ? SmallVector<ProgramOp>() : getPrograms(algorithm);
+}
+
 llvm::SmallBitVector buffersReadByPeers(ProgramOp program) {
   auto mine = program.getBody().getOps<BufferOp>();
   llvm::SmallBitVector read(std::distance(mine.begin(), mine.end()));

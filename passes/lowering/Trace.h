@@ -17,6 +17,9 @@ namespace ccl {
 /// between places. Nothing if neither holds.
 std::optional<llvm::SmallVector<int64_t>> representativeRanks(ProgramOp program);
 
+/// The programs that passes may rewrite: those of a `lowered` algorithm stay as they are.
+llvm::SmallVector<ProgramOp> programsToLower(AlgorithmOp algorithm);
+
 /// By buffer number: whether any program of the same algorithm reads a peer's part.
 llvm::SmallBitVector buffersReadByPeers(ProgramOp program);
 

@@ -30,12 +30,16 @@ struct AgentInstruction {
   int32_t count = 1; ///< adjacent chunks that a transfer moves
 };
 
+/// KernelArgs::agent.
+constexpr int64_t agentNumber(bool proxy, int64_t id) { return 2 * id + proxy; }
+/// "block 3", "proxy 0".
+std::string agentName(int64_t number);
+
 struct AgentCode {
   bool proxy = false;
   int32_t id = 0;
   uint32_t begin = 0, end = 0; ///< its instructions, in order
-  /// For KernelArgs::agent.
-  int64_t number() const { return 2 * int64_t(id) + proxy; }
+  int64_t number() const { return agentNumber(proxy, id); }
 };
 
 /// What one rank executes: its agents run concurrently.

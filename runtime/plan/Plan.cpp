@@ -1,4 +1,4 @@
-//===- Plan.cpp - Element types --------------------------------------------===//
+//===- Plan.cpp - Names in plans -------------------------------------------===//
 #include "runtime/plan/Plan.h"
 
 #include <array>
@@ -39,6 +39,10 @@ static_assert(isInEnumOrder());
 const TypeRow &row(ElementType t) { return typeTable[static_cast<size_t>(t)]; }
 
 } // namespace
+
+std::string agentName(int64_t number) {
+  return (number % 2 ? "proxy " : "block ") + std::to_string(number / 2);
+}
 
 int64_t sizeOf(ElementType t) { return row(t).bytes; }
 

@@ -68,7 +68,7 @@ struct KernelPlan {
 
 struct Plan {
   std::string program; ///< name of the algorithm, for logs
-  std::string hash;    ///< hex; of all that follows
+  std::string hash;    ///< hex; of the programs, and all that their code depends on
   model::Contract contract;
   ElementType type = ElementType::F32;
   std::vector<BufferPlan> buffers;
@@ -162,7 +162,7 @@ struct KernelArgs {
   void *context = nullptr; ///< the runtime's own
   int64_t instruction = 0; ///< whoever executes the program stores the last one begun
   int64_t microBatch = 0;  ///< and the micro-batch
-  int64_t agent = 0;       ///< whose instruction it is: 2 * number, + 1 for a proxy
+  int64_t agent = 0;       ///< whose instruction it is: agentNumber()
 };
 
 /// A compiled rank program. Per micro-batch it does the program once (as do agents):
@@ -180,7 +180,8 @@ struct KernelArgs {
 using Kernel = int32_t (*)(KernelArgs *args);
 
 /// places[] are the first bytes of the sources, then of the destinations; every destination
-/// becomes the combination of all sources, for n elements. owners[] are the ranks of the
+/// becomes the combination of all sources, for n elements; one that is the only source is not
+/// written. owners[] are the ranks of the
 /// sources, for those with KernelArgs::remoteBit. Returns 0 or what KernelArgs::read did.
 using TransferFunction = int32_t (*)(KernelArgs *args, char *const *places, const int64_t *owners,
                                      int64_t n);

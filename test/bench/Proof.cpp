@@ -8,6 +8,7 @@
 // Every case runs in a process of its own, so that its peak memory is its own.
 
 #include "dialect/model/Check.h"
+#include "test/unit/model/Algorithms.h"
 
 #include <fmt/format.h>
 
@@ -22,19 +23,6 @@ using namespace ccl::model;
 
 namespace {
 
-Operand local(int32_t buffer, int64_t chunk) {
-  Operand o;
-  o.buffer = buffer;
-  o.chunk = chunk;
-  return o;
-}
-Operand peer(int32_t rank, int32_t buffer, int64_t chunk) {
-  Operand o = local(buffer, chunk);
-  o.kind = Operand::Kind::Peer;
-  o.peer = rank;
-  return o;
-}
-
 /// The program of one rank under construction.
 class Rank {
 public:
@@ -45,20 +33,14 @@ public:
     return rank.agents.back();
   }
   Operand slot(bool to, int32_t other, int32_t tag) {
-    Operand o;
-    o.kind = Operand::Kind::Channel;
-    o.channel = channel(to, other, tag, 2);
-    return o;
+    return ccl::model::channel(end(to, other, tag, 2));
   }
   Instruction counter(bool to, int32_t other, int32_t tag) {
-    Instruction i;
-    i.kind = to ? Instruction::Kind::Signal : Instruction::Kind::Wait;
-    i.channel = channel(to, other, tag, 0);
-    return i;
+    return to ? signal(end(to, other, tag, 0)) : wait(end(to, other, tag, 0));
   }
 
 private:
-  int32_t channel(bool to, int32_t other, int32_t tag, int32_t slots) {
+  int32_t end(bool to, int32_t other, int32_t tag, int32_t slots) {
     auto [it, added] = numbers.try_emplace({to, other, tag}, int32_t(rank.channels.size()));
     if (added)
       rank.channels.push_back({to, other, tag, slots});
@@ -68,63 +50,72 @@ private:
   std::map<std::tuple<bool, int32_t, int32_t>, int32_t> numbers;
 };
 
-Instruction transfer(std::vector<Operand> from, std::vector<Operand> to) {
-  Instruction i;
-  i.reduce = from.size() > 1;
-  i.from = std::move(from);
-  i.to = std::move(to);
-  return i;
+Instruction combine(std::vector<Operand> from, std::vector<Operand> to) {
+  const bool reduces = from.size() > 1;
+  return transfer(std::move(from), std::move(to), reduces);
+}
+
+/// What a lane of a ring knows: its neighbours' slots and the chunk that is handled `step` steps
+/// after its own.
+struct Lane {
+  Rank &rank;
+  int32_t ranks, me, number;
+  Operand next, prev;
+  Operand at(int32_t step) const {
+    return local(0, int64_t(number) * ranks + (me + 3 * ranks - step) % ranks);
+  }
+};
+
+Program onRings(int32_t n, int32_t lanes, const std::function<void(Lane &)> &addAgents) {
+  Program program;
+  program.buffers = {{"x", Role::InOut, int64_t(n) * lanes, -1}};
+  program.ranks.resize(size_t(n));
+  for (int32_t me = 0; me < n; ++me) {
+    Rank rank(program.ranks[size_t(me)]);
+    for (int32_t number = 0; number < lanes; ++number) {
+      Lane lane{rank,
+                n,
+                me,
+                number,
+                rank.slot(true, (me + 1) % n, number),
+                rank.slot(false, (me + n - 1) % n, number)};
+      addAgents(lane);
+    }
+  }
+  return program;
 }
 
 Program ring(int32_t n, int32_t lanes) {
-  Program program;
-  program.buffers = {{"x", Role::InOut, int64_t(n) * lanes, -1}};
-  program.ranks.resize(size_t(n));
-  for (int32_t me = 0; me < n; ++me) {
-    Rank rank(program.ranks[size_t(me)]);
-    for (int32_t lane = 0; lane < lanes; ++lane) {
-      std::vector<Instruction> &code = rank.addAgent().code;
-      Operand next = rank.slot(true, (me + 1) % n, lane);
-      Operand prev = rank.slot(false, (me + n - 1) % n, lane);
-      auto at = [&](int32_t step) { return local(0, int64_t(lane) * n + (me + 2 * n - step) % n); };
-      code.push_back(transfer({at(0)}, {next}));
-      for (int32_t s = 1; s < n - 1; ++s)
-        code.push_back(transfer({prev, at(s)}, {next}));
-      code.push_back(transfer({prev, at(n - 1)}, {at(n - 1), next}));
-      for (int32_t s = 0; s < n - 2; ++s)
-        code.push_back(transfer({prev}, {at(s), next}));
-      code.push_back(transfer({prev}, {at(n - 2)}));
-    }
-  }
-  return program;
+  return onRings(n, lanes, [n](Lane &lane) {
+    std::vector<Instruction> &code = lane.rank.addAgent().code;
+    code.push_back(combine({lane.at(0)}, {lane.next}));
+    for (int32_t s = 1; s < n - 1; ++s)
+      code.push_back(combine({lane.prev, lane.at(s)}, {lane.next}));
+    code.push_back(combine({lane.prev, lane.at(n - 1)}, {lane.at(n - 1), lane.next}));
+    for (int32_t s = 0; s < n - 2; ++s)
+      code.push_back(combine({lane.prev}, {lane.at(s), lane.next}));
+    code.push_back(combine({lane.prev}, {lane.at(n - 2)}));
+  });
 }
 
 Program handoff(int32_t n, int32_t lanes) {
-  Program program;
-  program.buffers = {{"x", Role::InOut, int64_t(n) * lanes, -1}};
-  program.ranks.resize(size_t(n));
-  for (int32_t me = 0; me < n; ++me) {
-    Rank rank(program.ranks[size_t(me)]);
-    for (int32_t lane = 0; lane < lanes; ++lane) {
-      std::vector<Instruction> receives, sends;
-      Operand next = rank.slot(true, (me + 1) % n, lane);
-      Operand prev = rank.slot(false, (me + n - 1) % n, lane);
-      auto at = [&](int32_t step) { return local(0, int64_t(lane) * n + (me + 3 * n - step) % n); };
-      sends.push_back(transfer({at(0)}, {next}));
-      for (int32_t s = 1; s <= 2 * n - 2; ++s) {
-        bool reduces = s <= n - 1;
-        receives.push_back(reduces ? transfer({prev, at(s)}, {at(s)}) : transfer({prev}, {at(s)}));
-        if (s == 2 * n - 2)
-          break;
-        receives.push_back(rank.counter(true, me, lane));
-        sends.push_back(rank.counter(false, me, lane));
-        sends.push_back(transfer({at(s)}, {next}));
-      }
-      rank.addAgent().code = std::move(receives);
-      rank.addAgent().code = std::move(sends);
+  return onRings(n, lanes, [n](Lane &lane) {
+    std::vector<Instruction> receives, sends;
+    sends.push_back(combine({lane.at(0)}, {lane.next}));
+    for (int32_t s = 1; s <= 2 * n - 2; ++s) {
+      std::vector<Operand> from = {lane.prev};
+      if (s <= n - 1) // reduced, not only copied
+        from.push_back(lane.at(s));
+      receives.push_back(combine(from, {lane.at(s)}));
+      if (s == 2 * n - 2)
+        break;
+      receives.push_back(lane.rank.counter(true, lane.me, lane.number));
+      sends.push_back(lane.rank.counter(false, lane.me, lane.number));
+      sends.push_back(combine({lane.at(s)}, {lane.next}));
     }
-  }
-  return program;
+    lane.rank.addAgent().code = std::move(receives);
+    lane.rank.addAgent().code = std::move(sends);
+  });
 }
 
 Program direct(int32_t n, int32_t lanes) {
@@ -144,12 +135,12 @@ Program direct(int32_t n, int32_t lanes) {
       std::vector<Operand> sources = {local(0, mine)};
       for (int32_t d = 1; d < n; ++d)
         sources.push_back(peer((me + d) % n, 0, mine));
-      code.push_back(transfer(std::move(sources), {local(1, mine)}));
+      code.push_back(combine(std::move(sources), {local(1, mine)}));
       others(true, 0);
       others(false, 0);
       for (int32_t d = 1; d < n; ++d) {
         int64_t theirs = int64_t(lane) * n + (me + d) % n;
-        code.push_back(transfer({peer((me + d) % n, 1, theirs)}, {local(1, theirs)}));
+        code.push_back(combine({peer((me + d) % n, 1, theirs)}, {local(1, theirs)}));
       }
       others(true, 1);
       others(false, 1);
@@ -167,11 +158,8 @@ struct Case {
 
 void measure(const Case &c) {
   Program program = c.make(c.ranks, c.lanes);
-  Contract contract;
-  contract.collective = Collective::AllReduce;
-  contract.reduction = Reduction::Sum;
-  contract.ranks = c.ranks;
-  contract.chunks = int64_t(c.ranks) * c.lanes;
+  Contract contract =
+      makeContract(Collective::AllReduce, c.ranks, int64_t(c.ranks) * c.lanes, Reduction::Sum);
   size_t agents = 0;
   for (const RankProgram &rank : program.ranks)
     agents += rank.agents.size();

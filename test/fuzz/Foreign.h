@@ -1,12 +1,15 @@
 //===- Foreign.h - What the targets of foreign formats have in common -------------------===//
 #pragma once
 
-#include "dialect/model/Check.h"
-#include "frontend/interchange/Foreign.h"
+#include "test/unit/interchange/Forms.h"
 
 #include <cstdio>
 #include <cstdlib>
+#include <initializer_list>
+#include <optional>
+#include <string>
 #include <string_view>
+#include <vector>
 
 namespace ccl::fuzz {
 
@@ -26,7 +29,7 @@ inline void requireDiagnosed(bool refused, std::string_view text,
     lines += c == '\n';
   bool error = false;
   for (const interchange::Diagnostic &d : diagnostics) {
-    error |= d.kind != interchange::Diagnostic::Kind::Warning;
+    error |= d.isError();
     require(!d.text.empty(), "a message has words");
     require(d.place.line >= 0 && d.place.line <= lines, "a message's line exists");
     require(d.place.line == 0 || d.place.column >= 1, "columns count from 1");
@@ -51,12 +54,7 @@ inline bool prove(const interchange::Foreign &foreign) {
   if (!isSmall(foreign))
     return false;
   bool proved = false;
-  for (bool inPlace : {false, true}) {
-    if (!(inPlace ? foreign.inPlace : foreign.disjoint))
-      continue;
-    model::ProgramCheckOptions options;
-    options.inPlace = inPlace;
-    model::ProgramReport report = model::check(foreign.program, foreign.contract, options);
+  for (const model::ProgramReport &report : interchange::proveForms(foreign)) {
     for (const model::Fault &fault : report.faults)
       require(!fault.message.empty(), "a fault has words");
     require(!model::verdict(report.faults, foreign.contract).empty(), "there is a verdict");
@@ -71,6 +69,38 @@ inline bool isChosen(std::string_view text) {
   for (char c : text)
     sum = sum * 31 + uint8_t(c);
   return sum % 4 == 0;
+}
+
+using Diagnostics = std::vector<interchange::Diagnostic>;
+using Reader = std::optional<interchange::Foreign> (*)(std::string_view, Diagnostics &);
+using Writer = std::optional<std::string> (*)(const interchange::Foreign &, Diagnostics &);
+
+/// What is right can be written, or the writer says why not; and it is read again as right.
+inline void checkWriter(const interchange::Foreign &foreign, Writer write, Reader read) {
+  Diagnostics diagnostics, again;
+  const std::optional<std::string> text = write(foreign, diagnostics);
+  bool error = false;
+  for (const interchange::Diagnostic &d : diagnostics)
+    error |= d.isError();
+  require(text.has_value() != error, "what is not written has an error");
+  if (!text)
+    return;
+  const std::optional<interchange::Foreign> reread = read(*text, again);
+  require(reread.has_value(), "what was written is read");
+  if (isSmall(*reread))
+    require(prove(*reread), "what was written is right");
+}
+
+/// Reads the text, proves it, and writes what is right with every writer.
+inline void testFormat(const uint8_t *data, size_t size, Reader read,
+                       std::initializer_list<Writer> writers) {
+  const std::string_view text(reinterpret_cast<const char *>(data), size);
+  Diagnostics diagnostics;
+  const std::optional<interchange::Foreign> foreign = read(text, diagnostics);
+  requireDiagnosed(!foreign, text, diagnostics);
+  if (foreign && prove(*foreign) && isChosen(text))
+    for (Writer write : writers)
+      checkWriter(*foreign, write, read);
 }
 
 } // namespace ccl::fuzz

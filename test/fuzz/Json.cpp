@@ -154,29 +154,7 @@ static const Vocabulary vocabulary = {
      "{\"semaphores\":[{\"init_value\":#}],"}};
 CCL_FUZZ_MUTATOR(vocabulary)
 
-/// What is right can be written, or the writer says why not; and it is read again as right.
-static void checkWriter(const interchange::Foreign &foreign) {
-  std::vector<interchange::Diagnostic> diagnostics;
-  std::optional<std::string> text = mscclpp::writePlan(foreign, diagnostics);
-  bool error = false;
-  for (const interchange::Diagnostic &d : diagnostics)
-    error |= d.kind != interchange::Diagnostic::Kind::Warning;
-  require(text.has_value() != error, "what is not written has an error");
-  if (!text)
-    return;
-  std::vector<interchange::Diagnostic> again;
-  std::optional<interchange::Foreign> reread = mscclpp::readPlan(*text, again);
-  require(reread.has_value(), "what was written is read");
-  if (isSmall(*reread))
-    require(prove(*reread), "what was written is right");
-}
-
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
-  std::string_view text(reinterpret_cast<const char *>(data), size);
-  std::vector<interchange::Diagnostic> diagnostics;
-  std::optional<interchange::Foreign> foreign = mscclpp::readPlan(text, diagnostics);
-  requireDiagnosed(!foreign, text, diagnostics);
-  if (foreign && prove(*foreign) && isChosen(text))
-    checkWriter(*foreign);
+  testFormat(data, size, mscclpp::readPlan, {mscclpp::writePlan});
   return 0;
 }

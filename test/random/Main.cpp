@@ -15,15 +15,11 @@
 using namespace ccl;
 using namespace ccl::random;
 
+/// "", after diagnostics, if no module can say it.
 static std::string programText(const Algorithm &algorithm, const ProgramOptions &style,
                                bool fault) {
   Dice dice(algorithm.seed, style.connections);
-  interchange::Foreign foreign;
-  foreign.name = fmt::format("a{}", algorithm.seed);
-  foreign.contract = algorithm.contract;
-  foreign.inPlace = algorithm.moves.buffers.front().role == model::Role::InOut;
-  foreign.disjoint = !foreign.inPlace;
-  foreign.program = randomProgram(algorithm, dice, style);
+  interchange::Foreign foreign = randomForeign(algorithm, dice, style);
   if (fault)
     plantFault(foreign.program, dice);
   mlir::DialectRegistry registry;
@@ -62,8 +58,9 @@ int main(int argc, char **argv) {
   }
   Algorithm algorithm = randomAlgorithm(seed, options);
   if (level == 2) {
-    fmt::print("{}", programText(algorithm, style, fault));
-    return 0;
+    const std::string program = programText(algorithm, style, fault);
+    fmt::print("{}", program);
+    return program.empty();
   }
   Dice dice(seed, 9);
   if (fault)

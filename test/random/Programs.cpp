@@ -1,6 +1,8 @@
 //===- Programs.cpp ---------------------------------------------------------------===//
 #include "test/random/Programs.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 #include <map>
@@ -35,11 +37,21 @@ private:
   };
   using Wire = std::array<int32_t, 3>; ///< from, to, chan or pair of agents
 
-  size_t addNode(int32_t agent, Instruction instruction) {
-    nodes.push_back({agent, agents[size_t(agent)].nodes.size(), std::move(instruction)});
-    agents[size_t(agent)].nodes.push_back(nodes.size() - 1);
+  /// The agent's next node, which begins with what is over by the end of the one before.
+  size_t begin(int32_t agent, Instruction instruction) {
+    std::vector<size_t> &own = agents[size_t(agent)].nodes;
+    nodes.push_back({agent, own.size(), std::move(instruction)});
+    if (!own.empty())
+      nodes.back().seen = nodes[own.back()].seen;
+    own.push_back(nodes.size() - 1);
     return nodes.size() - 1;
   }
+  void inherit(size_t node, size_t earlier) {
+    for (auto [agent, index] : nodes[earlier].seen)
+      nodes[node].seen[agent] = std::max(nodes[node].seen[agent], index);
+  }
+  /// From here on the node itself is over.
+  void close(size_t node) { nodes[node].seen[nodes[node].agent] = nodes[node].index + 1; }
   int32_t addAgent(int32_t rank) {
     agents.push_back({rank});
     ofRank[size_t(rank)].push_back(int32_t(agents.size()) - 1);
@@ -143,8 +155,7 @@ void Builder::waitFor(size_t node, size_t earlier) {
   }
   other.signals.push_back(it->second.first);
   self.waits.push_back(it->second.second);
-  for (auto [agent, index] : other.seen)
-    self.seen[agent] = std::max(self.seen[agent], index);
+  inherit(node, earlier);
 }
 
 /// Waits for what touched the place before, and notes that `node` does.
@@ -193,21 +204,6 @@ void Builder::addStaged(const Move &move) {
     int32_t here = channel(to, false, from, tag, slots);
     it = dataWires.emplace(key, std::pair(there, here)).first;
   }
-  auto close = [&](size_t node) {
-    Node &n = nodes[node];
-    n.seen[n.agent] = n.index + 1;
-  };
-  auto inherit = [&](size_t node, size_t earlier) {
-    for (auto [agent, index] : nodes[earlier].seen)
-      nodes[node].seen[agent] = std::max(nodes[node].seen[agent], index);
-  };
-  auto begin = [&](int32_t agent, Instruction instruction) {
-    size_t node = addNode(agent, std::move(instruction));
-    const std::vector<size_t> &own = agents[size_t(agent)].nodes;
-    if (own.size() > 1)
-      inherit(node, own[own.size() - 2]);
-    return node;
-  };
   size_t send = begin(sender, transfer({local(move.src)}, through(it->second.first), move.count));
   touch(send, move.src, move.count, false);
   close(send);
@@ -230,13 +226,10 @@ void Builder::addMove(const Move &move) {
   Operand target = to == rank ? local(move.dst) : peer(move.dst);
   if (move.kind == MoveKind::Reduce)
     sources.push_back(target);
-  size_t node = addNode(anyAgent(rank), transfer(sources, target, move.count));
-  const std::vector<size_t> &own = agents[size_t(nodes[node].agent)].nodes;
-  if (own.size() > 1)
-    nodes[node].seen = nodes[own[own.size() - 2]].seen;
+  size_t node = begin(anyAgent(rank), transfer(sources, target, move.count));
   touch(node, move.src, move.count, false);
   touch(node, move.dst, move.count, true);
-  nodes[node].seen[nodes[node].agent] = nodes[node].index + 1;
+  close(node);
 }
 
 void Builder::emitCode(Program &program) {
@@ -285,6 +278,17 @@ Program Builder::build() {
 
 Program randomProgram(const Algorithm &algorithm, Dice &dice, const ProgramOptions &options) {
   return Builder(algorithm, dice, options).build();
+}
+
+interchange::Foreign randomForeign(const Algorithm &algorithm, Dice &dice,
+                                   const ProgramOptions &options) {
+  interchange::Foreign foreign;
+  foreign.name = fmt::format("a{}", algorithm.seed);
+  foreign.contract = algorithm.contract;
+  foreign.inPlace = algorithm.moves.buffers.front().role == Role::InOut;
+  foreign.disjoint = !foreign.inPlace;
+  foreign.program = randomProgram(algorithm, dice, options);
+  return foreign;
 }
 
 //===----------------------------------------------------------------------===//

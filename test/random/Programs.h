@@ -1,7 +1,7 @@
 //===- Programs.h - Random programs of several agents a rank -----------------------===//
 #pragma once
 
-#include "dialect/model/Program.h"
+#include "frontend/interchange/Foreign.h"
 #include "test/random/Algorithms.h"
 
 namespace ccl::random {
@@ -19,6 +19,10 @@ struct ProgramOptions {
 /// other waits. Gets on with one slot, because all agents keep to one order of the moves.
 model::Program randomProgram(const Algorithm &algorithm, Dice &dice,
                              const ProgramOptions &options = {});
+
+/// The same as what a file of another system holds, by the name of the algorithm.
+interchange::Foreign randomForeign(const Algorithm &algorithm, Dice &dice,
+                                   const ProgramOptions &options = {});
 
 /// Changes something at random: leaves an instruction out, or a signal with its wait;
 /// doubles, swaps or reverses instructions; changes a chunk or a count. It may still be

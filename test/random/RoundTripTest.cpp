@@ -105,8 +105,7 @@ Module parse(const std::string &source) {
 
 TEST_CASE("random algorithms keep proof and result as XML and as JSON") {
   Counts xml, json;
-  auto [first, last] = seeds(100);
-  for (uint64_t seed = first; seed < last; ++seed) {
+  for (uint64_t seed : seeds(100)) {
     CAPTURE(seed);
     std::string source = text(randomAlgorithm(seed));
     CAPTURE(source);
@@ -155,20 +154,14 @@ TEST_CASE("examples keep proof and result as XML and as JSON") {
 
 TEST_CASE("random programs of several blocks keep proof and result as XML and as JSON") {
   Counts xml, json;
-  auto [first, last] = seeds(60);
-  for (uint64_t seed = first; seed < last; ++seed)
+  for (uint64_t seed : seeds(60))
     for (bool connections : {true, false}) {
       CAPTURE(seed);
       CAPTURE(connections);
       Algorithm algorithm = randomAlgorithm(seed);
       Dice dice(seed, connections);
-      interchange::Foreign foreign;
-      foreign.name = "random";
-      foreign.contract = algorithm.contract;
-      foreign.inPlace = algorithm.moves.buffers.front().role == model::Role::InOut;
-      foreign.disjoint = !foreign.inPlace;
-      foreign.program = randomProgram(algorithm, dice, {.connections = connections});
-      Module module = interchange::toModule(foreign, "random", test::context());
+      Module module = interchange::toModule(
+          randomForeign(algorithm, dice, {.connections = connections}), "random", test::context());
       REQUIRE(bool(module));
       {
         Module copy(module->clone());

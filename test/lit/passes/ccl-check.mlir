@@ -53,3 +53,43 @@ ccl.program @stuck.p(%me) of @stuck ranks(0 to 2) {
     ccl.transfer from %from to %x[1]
   }
 }
+
+// -----
+
+// A channel to a rank that does not exist is reported where it stands. What nothing uses means
+// nothing: ranks may have it in common with others that do use it.
+// expected-remark @below {{unchecked: custom on 2 ranks}}
+ccl.algorithm @outside implements #ccl.contract<custom> {
+  %x = ccl.buffer inout ranks(2) chunks(1)
+}
+ccl.program @outside.p(%me) of @outside ranks(0 to 2) {
+  %x = ccl.buffer inout chunks(1)
+  %unused = ccl.channel from %me + 7 slots 1
+  %nobody = ccl.peer %x at -1
+  // expected-error @below {{rank 0: a channel to peer -1, which is outside [0, 2)}}
+  %to = ccl.channel to %me - 1 slots 1
+  ccl.block 0 {
+    ccl.transfer from %x[0] to %to
+  }
+}
+
+// -----
+
+// A lowered algorithm has no moves to check. With `in` and `out` the form out of place decides.
+// expected-remark @below {{programs ok: 4 instructions, least slots 1}}
+ccl.algorithm @swap implements #ccl.contract<permute, to = [1, 0]> lowered {
+  %in = ccl.buffer in ranks(2) chunks(1)
+  %out = ccl.buffer out ranks(2) chunks(1)
+}
+ccl.program @swap.p(%me) of @swap ranks(0 to 2) {
+  %in = ccl.buffer in chunks(1)
+  %out = ccl.buffer out chunks(1)
+  %next = ccl.channel to 1 - %me slots 1
+  %prev = ccl.channel from 1 - %me slots 1
+  ccl.block 0 {
+    ccl.transfer from %in[0] to %next
+  }
+  ccl.block 1 {
+    ccl.transfer from %prev to %out[0]
+  }
+}

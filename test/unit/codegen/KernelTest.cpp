@@ -442,7 +442,7 @@ TEST_CASE("several agents, or very many instructions, become tables") {
   CHECK(contains(errorOf(far), "touches chunk 2 of in, which has chunks 0 to 1"));
   std::string alone = head + two;
   alone.replace(alone.find("to 1 - %me"), 10, "to 2 + %me");
-  CHECK(contains(errorOf(alone), "has a channel to rank 2, but there are ranks 0 to 1"));
+  CHECK(contains(errorOf(alone), "a channel reaches rank 2, but there are ranks 0 to 1"));
 
   std::string loop = "0\nccl.block 0 { affine.for %i = 0 to 2 {\n";
   for (int i = 0; i < 300; ++i)
@@ -472,15 +472,20 @@ TEST_CASE("what has no code is refused where it stands") {
       errorOf(program("ccl.block 0 { ccl.transfer reduce from " + sources + " to %out[0] }\n")),
       "has 514 operands; there is code for up to 512"));
 
-  std::string reduce =
-      program("ccl.block 0 { ccl.transfer reduce from %in[0], %out[0] to %out[0] }\n");
-  CHECK(errorOf(reduce) == "");
-  CHECK(contains(errorOf(reduce, {ElementType::F16, model::Reduction::Bxor}),
-                 "'bxor' of 'half' elements"));
-  CHECK(errorOf(reduce, {ElementType::F32, model::Reduction::Avg}) == "");
-  CHECK(contains(errorOf(reduce, {ElementType::F32, model::Reduction::Avg}, "custom, avg"),
-                 "rows of a custom contract do not say what to divide by"));
-  CHECK(contains(errorOf(reduce, {ElementType::F32, model::Reduction::None}), "no reduction"));
+  for (const char *more : {"", "ccl.block 1 {}\n"}) { // as code, and as tables
+    auto reduce = [&](const std::string &from) {
+      return program("ccl.block 0 { ccl.transfer reduce from " + from + " to %out[0] }\n" + more);
+    };
+    const std::string two = reduce("%in[0], %out[0]");
+    CHECK(errorOf(two) == "");
+    CHECK(contains(errorOf(two, {ElementType::F16, model::Reduction::Bxor}),
+                   "'bxor' of 'half' elements"));
+    CHECK(errorOf(two, {ElementType::F32, model::Reduction::Avg}) == "");
+    CHECK(contains(errorOf(two, {ElementType::F32, model::Reduction::Avg}, "custom, avg"),
+                   "rows of a custom contract do not say what to divide by"));
+    CHECK(contains(errorOf(two, {ElementType::F32, model::Reduction::None}), "no reduction"));
+    CHECK(errorOf(reduce("%in[0]"), {ElementType::F32, model::Reduction::None}) == "");
+  }
   CHECK(contains(errorOf(program("") + "ccl.program @q of @a ranks(0) {\n"
                                        "%out = ccl.buffer out chunks(2) }"),
                  "differs from the buffer in this position"));

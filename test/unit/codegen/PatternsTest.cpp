@@ -3,9 +3,13 @@
 
 #include <doctest/doctest.h>
 
+#include <sys/mman.h>
+#include <unistd.h>
+
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <numeric>
 
 namespace ccl::test {
 namespace {
@@ -122,6 +126,27 @@ TEST_CASE("copies do not look at the elements") {
   checkType<uint16_t>(ElementType::F16, {});
   checkType<uint16_t>(ElementType::BF16, {});
   checkType<uint8_t>(ElementType::F8E4M3, {});
+}
+
+TEST_CASE("a copy to where the source is writes nothing there") {
+  Loops loops(ElementType::I32, Reduction::None, {{1, 1}, {1, 2}, {1, 3}});
+  constexpr int64_t n = 1000;
+  const size_t page = size_t(sysconf(_SC_PAGESIZE));
+  void *source = mmap(nullptr, page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  REQUIRE(source != MAP_FAILED);
+  REQUIRE(size_t(n) * 4 <= page);
+  std::iota(static_cast<int32_t *>(source), static_cast<int32_t *>(source) + n, 5);
+  REQUIRE(mprotect(source, page, PROT_READ) == 0);
+  std::vector<int32_t> a(n), b(n);
+  const std::vector<std::vector<void *>> all = {{source, source},
+                                                {source, source, source},
+                                                {source, source, a.data()},
+                                                {source, b.data(), source, source}};
+  for (const std::vector<void *> &pointers : all)
+    loops(1, unsigned(pointers.size() - 1), pointers, n);
+  for (const std::vector<int32_t> &copy : {a, b})
+    CHECK(std::memcmp(copy.data(), source, size_t(n) * 4) == 0);
+  munmap(source, page);
 }
 
 TEST_CASE("min and max of floats: NaN wins from either side") {

@@ -3,16 +3,17 @@
 #include "frontend/interchange/ToModule.h"
 #include "passes/Pipelines.h"
 #include "test/unit/Context.h"
+#include "test/unit/interchange/RandomProgram.h"
 
 #include "mlir/Parser/Parser.h"
 
 #include <doctest/doctest.h>
 
-#include <random>
 #include <sstream>
 
 using namespace ccl;
 using namespace ccl::interchange;
+using namespace ccl::interchange::test;
 using ccl::test::context;
 
 namespace {
@@ -59,9 +60,10 @@ std::string text(const Foreign &foreign) {
   return os.str();
 }
 
-class RandomProgram {
+/// Whatever a module can hold, right or wrong.
+class AnyProgram {
 public:
-  explicit RandomProgram(uint32_t seed) : dice(seed) {}
+  explicit AnyProgram(uint32_t seed) : dice(seed) {}
 
   Foreign make() {
     Foreign foreign;
@@ -113,31 +115,22 @@ private:
     for (int64_t i = pick(1, 3); i > 0; --i)
       in.from.push_back(operand(foreign, true));
     if (pick(0, 2) == 0)
-      in.from.push_back(channel(1));
+      in.from.push_back(slot(1));
     for (int64_t i = pick(1, 2); i > 0; --i)
       in.to.push_back(operand(foreign, false));
     if (pick(0, 2) == 0)
-      in.to.push_back(channel(pick(0, 1) ? 0 : 2));
+      in.to.push_back(slot(pick(0, 1) ? 0 : 2));
     in.reduce = in.from.size() > 1;
     return in;
   }
 
   model::Operand operand(const Foreign &foreign, bool source) {
-    model::Operand o;
-    o.buffer = int32_t(pick(source ? 0 : 1, 2));
+    int32_t buffer = int32_t(pick(source ? 0 : 1, 2));
     // Also outside: the checker tells of that.
-    o.chunk = pick(-1, foreign.program.buffers[size_t(o.buffer)].chunks);
-    if (pick(0, 2) == 0) {
-      o.kind = model::Operand::Kind::Peer;
-      o.peer = int32_t(pick(0, foreign.contract.ranks - 1));
-    }
-    return o;
-  }
-  model::Operand channel(int32_t number) {
-    model::Operand o;
-    o.kind = model::Operand::Kind::Channel;
-    o.channel = number;
-    return o;
+    int64_t chunk = pick(-1, foreign.program.buffers[size_t(buffer)].chunks);
+    if (pick(0, 2) == 0)
+      return peer(int32_t(pick(0, foreign.contract.ranks - 1)), buffer, chunk);
+    return local(buffer, chunk);
   }
 
   std::mt19937 dice;
@@ -151,7 +144,7 @@ AlgorithmOp algorithmOf(mlir::ModuleOp module) { return *module.getOps<Algorithm
 TEST_CASE("a program and its places are the same after a way through a module") {
   for (uint32_t seed = 0; seed < 100; ++seed) {
     CAPTURE(seed);
-    const Foreign foreign = RandomProgram(seed).make();
+    const Foreign foreign = AnyProgram(seed).make();
     auto module = toModule(foreign, "some.xml", context());
     REQUIRE(module);
     CHECK(algorithmOf(*module).getLowered());
@@ -181,16 +174,9 @@ TEST_CASE("a program and its places are the same after a way through a module") 
 }
 
 TEST_CASE("contracts keep all that they say") {
-  Foreign foreign;
-  foreign.name = "contract";
-  foreign.contract.collective = model::Collective::Custom;
-  foreign.contract.reduction = model::Reduction::Max;
-  foreign.contract.ranks = 2;
-  foreign.contract.customInChunks = 1;
-  foreign.contract.customOutChunks = 2;
+  Foreign foreign =
+      emptyProgram("contract", model::Collective::Custom, 2, 1, 2, model::Reduction::Max);
   foreign.contract.rows = {{0, 1, 1, 0}, {1, 0, 0, 0}};
-  foreign.program.buffers = {{"in", model::Role::In, 1, -1}, {"out", model::Role::Out, 2, -1}};
-  foreign.program.ranks.resize(2);
   auto check = [&] {
     auto module = toModule(foreign, "c.json", context());
     REQUIRE(module);
@@ -219,16 +205,11 @@ TEST_CASE("contracts keep all that they say") {
 }
 
 TEST_CASE("what no op can hold is refused at its place") {
-  Foreign foreign = RandomProgram(1).make();
+  Foreign foreign = AnyProgram(1).make();
   foreign.program.ranks[0].agents = {{false, 3, {}}};
-  model::Instruction in;
+  model::Instruction in = transfer({local(0, 0)}, {local(1, 0)}, 1000);
   in.loc = int32_t(foreign.places.size());
   foreign.places.push_back({42, 7});
-  in.from = {model::Operand()};
-  in.to = {model::Operand()};
-  in.from[0].buffer = 0;
-  in.to[0].buffer = 1;
-  in.count = 1000;
   foreign.program.ranks[0].agents[0].code = {in};
   std::string said;
   mlir::ScopedDiagnosticHandler handler(&context(), [&](mlir::Diagnostic &diagnostic) {

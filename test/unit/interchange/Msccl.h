@@ -1,8 +1,8 @@
 // MSCCL XML for tests, written short.
 #pragma once
 
-#include "dialect/model/Check.h"
 #include "frontend/msccl/Msccl.h"
+#include "test/unit/interchange/Forms.h"
 
 #include <doctest/doctest.h>
 #include <fmt/format.h>
@@ -93,12 +93,7 @@ inline interchange::Foreign read(const std::string &text) {
 /// All forms that the program is for hold, or the verdict on the first fault.
 inline std::string verdictOf(const interchange::Foreign &foreign, std::string *message = nullptr) {
   std::string result;
-  for (bool inPlace : {false, true}) {
-    if (!(inPlace ? foreign.inPlace : foreign.disjoint))
-      continue;
-    model::ProgramCheckOptions options;
-    options.inPlace = inPlace;
-    model::ProgramReport report = model::check(foreign.program, foreign.contract, options);
+  for (const model::ProgramReport &report : interchange::proveForms(foreign)) {
     if (!report.ok() && message)
       *message = report.faults.front().message;
     result = model::verdict(report.faults, foreign.contract);

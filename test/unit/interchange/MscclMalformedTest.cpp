@@ -155,6 +155,9 @@ TEST_CASE("msccl malformed: too much is refused with the number") {
   file.gpus = {{{-1, -1, 0, {"cpy i0 o0 x67108864"}}}};
   CHECK(errorOf(file.text()) == "2:3: unsupported: the steps so far move 67108864 chunks; at most "
                                 "16777216 are read");
+  file.in = file.out = file.chunksPerLoop = 1 << 28;
+  CHECK(errorOf(file.text()) == "1:1: unsupported: 1 ranks with 603979776 chunks each: at most "
+                                "268435456 are read");
   std::vector<std::string> steps(100, "s i1 -");
   file = small();
   file.gpus[0][0].steps = steps;

@@ -1,8 +1,6 @@
 // What MSCCL XML means.
 #include "test/unit/interchange/Msccl.h"
 
-#include <algorithm>
-
 using namespace ccl;
 using namespace ccl::msccl;
 
@@ -46,9 +44,8 @@ TEST_CASE("msccl: what rrc, rrs and rrcs add is the receiver's own") {
   // A chain: 0 sends, 1 adds and passes on without storing, 2 stores and sends the sum back.
   TestFile chain;
   chain.gpus = {{{1, 2, 0, {"s i0 -", "rcs - o0"}}},
-                {{2, 0, 0, {"rrs i0 -"}}, {-1, 0, 0, {}}},
+                {{2, 0, 0, {"rrs i0 -", "rcs - o0"}}},
                 {{0, 1, 0, {"rrcs i0 o0", "r - o0"}}}};
-  chain.gpus[1] = {{2, 0, 0, {"rrs i0 -", "rcs - o0"}}};
   foreign = read(chain.text());
   CHECK(verdictOf(foreign) == "ok");
   const model::Instruction &stored = foreign.program.ranks[2].agents[0].code[0];
@@ -251,6 +248,109 @@ TEST_CASE("msccl: what the runtimes would not take") {
   CHECK(warnings.find("1:1: an XML declaration is not read") != std::string::npos);
   CHECK(warnings.find("only double quotes are read") != std::string::npos);
   CHECK(warnings.find("attributes are to be separated by one space") != std::string::npos);
+}
+
+TEST_CASE("msccl: what the runtimes would not take of the algo") {
+  TestFile file;
+  file.gpus = {{{-1, -1, 0, {"cpy i0 o0"}}}};
+  auto warns = [&](const std::string &attributes, const std::string &warning) {
+    file.attributes = attributes;
+    const std::string warnings = warningsOf(read(file.text()));
+    CHECK_MESSAGE(warnings.find(warning) != std::string::npos, warnings);
+  };
+  const std::string all = "outofplace=\"1\" minBytes=\"0\" maxBytes=\"0\"";
+  warns("inplace=\"0\" outofplace=\"0\" minBytes=\"0\" maxBytes=\"0\"",
+        "neither inplace nor outofplace is 1: not taken by RCCL, msccl-executor-nccl\n");
+  warns("inplace=\"0\" outofplace=\"1\" minBytes=\"5\" maxBytes=\"4\"",
+        "maxBytes is smaller than minBytes: not taken by RCCL, msccl-executor-nccl\n");
+  warns("inplace=\"0\" outofplace=\"1\" minBytes=\"5\" maxBytes=\"0\"",
+        "maxBytes is smaller than minBytes (it has no word for no limit): not taken by MSCCL\n");
+  warns("inplace=\"0\" nthreads=\"33\" " + all,
+        "nthreads=\"33\" is no multiple of a warp (32): not taken by MSCCL\n");
+  file.coll = "custom";
+  warns("inplace=\"0\" " + all,
+        "coll=\"custom\" is unknown there: not taken by RCCL, msccl-executor-nccl\n");
+  file.coll = "gather";
+  warns("inplace=\"0\" " + all, "coll=\"gather\" is unknown there: not taken by MSCCL\n");
+  file.coll = "allreduce";
+  file.gpus.assign(1025, {{{-1, -1, 0, {"cpy i0 o0"}}}});
+  warns("inplace=\"0\" " + all,
+        "1025 gpus; at most 1024 elements in one: not taken by RCCL, msccl-executor-nccl\n");
+}
+
+TEST_CASE("msccl: what the runtimes would not take of blocks and steps") {
+  TestFile file;
+  file.attributes = "inplace=\"0\" outofplace=\"1\" minBytes=\"0\" maxBytes=\"0\"";
+  auto warns = [&](std::vector<TestBlock> blocks, const std::string &warning) {
+    file.gpus = {std::move(blocks)};
+    const std::string warnings = warningsOf(read(file.text()));
+    CHECK_MESSAGE(warnings.find(warning) != std::string::npos, warnings);
+  };
+  warns({{-1, -1, 0, {"cpy i0 o0", "nop"}}},
+        "5:7: a nop at the end of a block: nothing waits: not taken by MSCCL");
+  warns({{-1, -1, -1, {"cpy i0 o0"}}},
+        "3:36: chan=\"-1\"; a block without peers needs a channel, too: not taken by RCCL, "
+        "msccl-executor-nccl\n");
+  warns({{-1, -1, 1, {"cpy i0 o0"}}}, "3:36: chan=\"1\", but nchannels=\"1\"\n");
+  warns(std::vector<TestBlock>(217, {-1, -1, 0, {"cpy i0 o0"}}),
+        "block 216; at most 216 blocks in a gpu: not taken by MSCCL, RCCL\n");
+  warns(std::vector<TestBlock>(1025, {-1, -1, 0, {"cpy i0 o0"}}),
+        "1025 blocks; at most 1024 elements in one: not taken by RCCL, msccl-executor-nccl\n");
+  warns(std::vector<TestBlock>(64, {-1, -1, 0, std::vector<std::string>(64, "cpy i0 o0")}),
+        "4162 elements are read for a gpu; at most 4096: not taken by RCCL, msccl-executor-nccl");
+  file.in = file.out = file.scratch = file.chunksPerLoop = 2;
+  warns({{-1, -1, 0, {"re i0 s0", "re i0 s0", "re i0 s0 x2"}}},
+        "cnt=\"2\" after cnt=\"1\": consecutive `re` into one place are made one");
+  // 33 blocks send to as many gpus, on one channel.
+  TestFile fan;
+  fan.coll = "custom";
+  fan.gpus.assign(34, {});
+  for (int peer = 1; peer < 34; ++peer)
+    fan.gpus[0].push_back({peer, -1, 0, {"s i0 -"}}),
+        fan.gpus[size_t(peer)] = {{-1, 0, 0, {"r - o0"}}};
+  CHECK(warningsOf(read(fan.text())).find("more than 32 blocks of a gpu send on channel 0") !=
+        std::string::npos);
+  // Ids with a gap.
+  file = TestFile();
+  file.gpus = {{{-1, -1, 0, {"cpy i0 o0"}}}};
+  std::string text = file.text();
+  text.replace(text.find("tb id=\"0\""), 9, "tb id=\"1\"");
+  CHECK(warningsOf(read(text))
+            .find("there is no block 0, but one with a larger id: not taken by "
+                  "RCCL, msccl-executor-nccl\n") != std::string::npos);
+}
+
+TEST_CASE("msccl: what the runtimes' own parsers do not read, each kind once") {
+  TestFile file;
+  file.gpus = {{{-1, -1, 0, {"cpy i0 o0"}}}};
+  const std::string plain = file.text();
+  CHECK(warningsOf(read(plain)).find("parsers") == std::string::npos);
+  auto warns = [&](std::string_view what, const std::string &by, const std::string &warning) {
+    std::string text = plain;
+    size_t at = text.find(what);
+    REQUIRE(at != text.npos);
+    text.replace(at, what.size(), by);
+    std::string warnings = warningsOf(read(text));
+    INFO(text.substr(0, 300));
+    CHECK_MESSAGE(warnings.find(warning + " by the runtimes' own parsers") != std::string::npos,
+                  warnings);
+  };
+  warns("<algo", "\xef\xbb\xbf<algo", "1:1: a byte order mark is not read");
+  warns("<algo", "<!DOCTYPE algo><algo", "1:1: a DOCTYPE is not read");
+  warns("name=\"test\"", "name=\"a&amp;b\"", "1:14: entities are not resolved");
+  warns("name=\"test\"", "name =\"test\"", "1:12: no space may be around =");
+  warns("name=\"test\"", "name=\"" + std::string(255, 'x') + "\"",
+        "1:12: a value of 255 characters; at most 254 are kept");
+  std::string many;
+  for (int i = 0; i < 17; ++i)
+    many += fmt::format(" a{}=\"\"", i);
+  warns("<tb", "<tb" + many, "more than 16 attributes; the others are not read");
+  // However many there are: the first one, and their number.
+  std::string text = plain;
+  text.insert(text.find("  <gpu"), std::string(1000000, '\t'));
+  CHECK(warningsOf(read("<!-- \t -->" + text))
+            .find("2:1: tabs between elements are not read by the runtimes' own parsers (999999 "
+                  "more of this kind)\n") != std::string::npos);
 }
 
 TEST_CASE("msccl: a step's number is its place in the block, whatever s says") {

@@ -1,8 +1,6 @@
 // Programs as MSCCL XML, and what cannot be written.
 #include "test/unit/interchange/Msccl.h"
 
-#include <algorithm>
-
 using namespace ccl;
 using namespace ccl::msccl;
 using model::Instruction;
@@ -77,8 +75,9 @@ int count(const std::string &text, std::string_view what) {
 /// Written and read back it is right still, for every target that takes it.
 std::string roundTrip(const TestProgram &program, Target target = Target::None) {
   REQUIRE(verdictOf(program.foreign) == "ok");
-  std::string text = write(program.foreign, target);
-  REQUIRE(text != "");
+  interchange::Diagnostic error;
+  std::string text = write(program.foreign, target, &error);
+  REQUIRE_MESSAGE(text != "", error.text);
   interchange::Foreign again = read(text);
   CHECK(verdictOf(again) == "ok");
   CHECK(again.disjoint == program.foreign.disjoint);
@@ -86,7 +85,7 @@ std::string roundTrip(const TestProgram &program, Target target = Target::None) 
   return text;
 }
 
-/// Of each chunk the sum goes once around a ring, then once more to be stored.
+/// It is right. Of each chunk the sum goes once around a ring, then once more to be stored.
 interchange::Foreign ring(int32_t ranks, int32_t chunks) {
   TestFile file;
   file.chunksPerLoop = file.in = file.out = chunks;
@@ -101,15 +100,31 @@ interchange::Foreign ring(int32_t ranks, int32_t chunks) {
     }
     file.gpus[size_t(r)] = {block};
   }
-  return read(file.text());
+  interchange::Foreign foreign = read(file.text());
+  REQUIRE(verdictOf(foreign) == "ok");
+  return foreign;
+}
+
+/// Two ranks that each send `messages` chunks before they take one.
+TestProgram deep(int32_t messages) {
+  TestProgram program(2, messages, messages);
+  for (int32_t r = 0; r < 2; ++r) {
+    int32_t to = program.channel(size_t(r), true, 1 - r, 0, messages + 1);
+    int32_t from = program.channel(size_t(r), false, 1 - r, 0, messages + 1);
+    for (int32_t c = 0; c < messages; ++c)
+      program.add(size_t(r), transfer({at(0, c)}, {over(to)}));
+    for (int32_t c = 0; c < messages; ++c)
+      program.add(size_t(r), transfer({over(from)}, {at(1, c)}));
+    for (int32_t c = 0; c < messages; ++c)
+      program.promise(r, c, 1 - r, c);
+  }
+  return program;
 }
 
 } // namespace
 
 TEST_CASE("msccl write: what it reads it writes again") {
-  interchange::Foreign foreign = ring(3, 4);
-  REQUIRE(verdictOf(foreign) == "ok");
-  std::string text = write(foreign);
+  std::string text = write(ring(3, 4));
   CHECK(count(text, "<tb ") == 3);
   CHECK(count(text, "proto=\"LL\"") == 1);
   CHECK(count(text, "type=\"rrcs\"") == 8);
@@ -200,9 +215,72 @@ TEST_CASE("msccl write: order that only messages keep is kept") {
   roundTrip(program);
 }
 
+TEST_CASE("msccl write: signals that go to and fro without a step in between") {
+  // As above; and two agents of rank 0 tell each other what they know, a hundred times.
+  TestProgram program(2, 2, 2);
+  int32_t there = program.channel(0, true, 1), back = program.channel(0, false, 1, 1);
+  int32_t in = program.channel(1, false, 0), out = program.channel(1, true, 0, 1);
+  program.add(0, transfer({at(0, 0)}, {at(2, 0)}));
+  program.add(0, transfer({at(0, 0)}, {over(there)}));
+  program.add(1, transfer({over(in)}, {at(2, 0)}));
+  program.add(1, transfer({at(0, 0)}, {over(out)}));
+  program.add(0, transfer({over(back)}, {at(1, 0)}), 1);
+  program.add(0, transfer({at(2, 0)}, {at(1, 0)}), 1);
+  int32_t to1 = program.channel(0, true, 0, 0, 0), from0 = program.channel(0, false, 0, 0, 0);
+  int32_t to0 = program.channel(0, true, 0, 1, 0), from1 = program.channel(0, false, 0, 1, 0);
+  for (int i = 0; i < 100; ++i) {
+    program.add(0, sync(Instruction::Kind::Signal, to1));
+    program.add(0, sync(Instruction::Kind::Wait, from0), 1);
+    program.add(0, sync(Instruction::Kind::Signal, to0), 1);
+    program.add(0, sync(Instruction::Kind::Wait, from1));
+  }
+  program.add(0, transfer({at(1, 0)}, {at(1, 1)}));
+  program.promise(0, 0, 0, 0), program.promise(0, 1, 0, 0);
+  roundTrip(program);
+}
+
+TEST_CASE("msccl write: blocks cost what they wait for, however many there are") {
+  const int32_t agents = 100000;
+  TestProgram program(1, agents, agents);
+  for (int32_t a = 0; a < agents; ++a)
+    program.add(0, transfer({at(0, a)}, {at(1, a)}), size_t(a));
+  CHECK(count(write(program.foreign), "<tb ") == agents);
+}
+
+TEST_CASE("msccl write: messages of an agent to itself rest in scratch") {
+  // Two at a time; the last but one is added to and sent on in one transfer.
+  TestProgram program(1, 4, 4);
+  int32_t to = program.channel(0, true, 0), from = program.channel(0, false, 0);
+  program.add(0, transfer({at(0, 0)}, {over(to)}));
+  program.add(0, transfer({at(0, 1)}, {over(to)}));
+  program.add(0, transfer({over(from)}, {at(1, 0)}));
+  program.add(0, transfer({at(0, 2)}, {over(to)}));
+  program.add(0, transfer({over(from)}, {at(1, 1)}));
+  program.add(0, transfer({over(from), at(0, 3)}, {over(to)}));
+  program.add(0, transfer({over(from)}, {at(1, 2)}));
+  for (int64_t c = 0; c < 3; ++c)
+    program.promise(0, c, 0, c);
+  program.promise(0, 2, 0, 3);
+  std::string text = roundTrip(program, Target::Msccl);
+  CHECK(count(text, "s_chunks=\"3\"") == 1); // with one of the program's own
+  CHECK(count(text, "type=\"re\"") == 1);
+
+  // From agent to agent they are messages still.
+  TestProgram two(1, 1, 1);
+  to = two.channel(0, true, 0), from = two.channel(0, false, 0);
+  two.add(0, transfer({at(0, 0)}, {over(to)}));
+  two.add(0, transfer({over(from)}, {at(1, 0)}), 1);
+  two.promise(0, 0, 0, 0);
+  REQUIRE(verdictOf(two.foreign) == "ok");
+  interchange::Diagnostic error;
+  CHECK(write(two.foreign, Target::None, &error) == "");
+  CHECK(error.loc == 0);
+  CHECK(error.text == "rank 0 sends a message to itself; in MSCCL XML a gpu has no connection "
+                      "with itself");
+}
+
 TEST_CASE("msccl write: 65 steps in a block") {
   interchange::Foreign foreign = ring(3, 33);
-  REQUIRE(verdictOf(foreign) == "ok");
   std::string text = write(foreign);
   CHECK(count(text, "<tb ") == 3);
   CHECK(count(text, "s=\"65\"") == 3);
@@ -297,25 +375,34 @@ TEST_CASE("msccl write: what has no counterpart is refused with its place") {
   CHECK(write(custom.foreign, Target::Rccl, &error) == "");
   CHECK(error.text == "RCCL has no word for custom");
 
-  // Three messages before one is taken: more than Simple holds, but not LL.
-  TestProgram deep(2, 3, 3);
-  for (int32_t r = 0; r < 2; ++r) {
-    int32_t to = deep.channel(size_t(r), true, 1 - r, 0, 4);
-    int32_t from = deep.channel(size_t(r), false, 1 - r, 0, 4);
-    for (int32_t c = 0; c < 3; ++c)
-      deep.add(size_t(r), transfer({at(0, c)}, {over(to)}));
-    for (int32_t c = 0; c < 3; ++c)
-      deep.add(size_t(r), transfer({over(from)}, {at(1, c)}));
-    for (int32_t c = 0; c < 3; ++c)
-      deep.promise(r, c, 1 - r, c);
-  }
-  CHECK(count(roundTrip(deep), "proto=\"LL\"") == 1);
-  WriteOptions options;
-  options.protocol = Protocol::Simple;
-  std::vector<interchange::Diagnostic> diagnostics;
-  CHECK(!writeXml(deep.foreign, options, diagnostics));
-  CHECK(diagnostics.back().text ==
-        "the program needs 3 slots; a connection of protocol Simple has 2");
+  // A wait for a signal that is not sent: no program that is right, but no crash either.
+  TestProgram silent(1, 1, 1);
+  int32_t from = silent.channel(0, false, 0, 0, 0);
+  silent.add(0, transfer({at(0, 0)}, {at(1, 0)}));
+  silent.add(0, sync(Instruction::Kind::Wait, from));
+  CHECK(write(silent.foreign, Target::None, &error) == "");
+  CHECK(error.loc == 1);
+  CHECK(error.text == "rank 0 waits for a signal of its own that is never sent");
+
+  TestProgram large(1, 1 << 25, 1 << 25);
+  large.add(0, transfer({at(0, 0)}, {at(1, 0)}));
+  large.add(0, transfer({at(0, 0)}, {at(1, 0)}, 1 << 24));
+  CHECK(write(large.foreign, Target::None, &error) == "");
+  CHECK(error.loc == 1);
+  CHECK(error.text ==
+        "the transfers up to here move 16777217 chunks; at most 16777216 are written");
+  large = TestProgram(1, 1, 1, (int64_t(1) << 30) + 1);
+  CHECK(write(large.foreign, Target::None, &error) == "");
+  CHECK(error.text == "buffers of more than 1073741824 chunks");
+}
+
+TEST_CASE("msccl write: more messages than Simple holds need LL, more than LL holds are refused") {
+  CHECK(count(roundTrip(deep(2)), "proto=\"Simple\"") == 1);
+  CHECK(count(roundTrip(deep(3)), "proto=\"LL\"") == 1);
+  CHECK(count(roundTrip(deep(8)), "proto=\"LL\"") == 1);
+  interchange::Diagnostic error;
+  CHECK(write(deep(9).foreign, Target::None, &error) == "");
+  CHECK(error.text == "the program needs 9 slots; a connection of protocol LL has 8");
 }
 
 TEST_CASE("msccl write: targets' words, forms and sizes") {

@@ -184,6 +184,53 @@ TEST_CASE("ops have the operands that they take") {
            "are filled in when it runs");
 }
 
+TEST_CASE("channels are of a type that the op takes") {
+  CHECK_EQ(with("'signal', 'channel_ids': [0], 'channel_type': 'memory'",
+                "'signal', 'channel_ids': [0], 'channel_type': 'switch'"),
+           "16:6: malformed: signal is over memory or port channels, not \"switch\"");
+  CHECK_EQ(
+      with("{'channel_type': 'memory', 'channel_ids'", "{'channel_type': 'none', 'channel_ids'"),
+      "9:61: malformed: a channel is of type \"memory\", \"port\" or \"switch\"");
+  CHECK_EQ(with("'access_channel_types': ['memory']", "'access_channel_types': 'none'"),
+           "7:72: malformed: a channel is of type \"memory\", \"port\" or \"switch\"");
+}
+
+TEST_CASE("messages say no more than the beginning of what the file says") {
+  CHECK_EQ(with("'nop'", "'" + std::string(1000, 'x') + "'"),
+           "15:15: unsupported: there is no op \"" + std::string(40, 'x') + "\"");
+}
+
+TEST_CASE("all ranks of a group count among what ops touch") {
+  std::string ranks, gpus, ops;
+  for (int i = 0; i < 4096; ++i)
+    ranks += fmt::format("{}{}", i ? ", " : "", i);
+  for (int i = 0; i < 1100; ++i)
+    ops += fmt::format("{}{{'name': 'glre', 'src_buff': [{{'switch_channel_id': 0, 'index': 0, "
+                       "'size': 1}}], 'dst_buff': [{{'type': 'o', 'index': 0, 'size': 1}}]}}",
+                       i ? ", " : "");
+  for (int i = 0; i < 4096; ++i)
+    gpus += fmt::format("{}{{'id': {}, 'input_chunks': 1, 'output_chunks': 1, 'scratch_chunks': 0, "
+                        "'channels': [",
+                        i ? ", " : "", i) +
+            (i ? "], 'threadblocks': []}"
+               : "{'channel_type': 'switch', 'buffer_type': 'i', 'rank_groups': [{'size': 4096, "
+                 "'ranks': [" +
+                     ranks +
+                     "]}]}], 'threadblocks': [{'id': 0, 'channels': [{'channel_type': 'switch', "
+                     "'channel_ids': [0]}], 'ops': [" +
+                     ops + "]}]}");
+  auto plan = [&](std::string_view more) {
+    return json(fmt::format("{{'name': 'x', 'collective': 'test', 'protocol': 'Simple', 'inplace': "
+                            "false, 'gpus': [{}]{}}}",
+                            gpus, more));
+  };
+  CHECK_EQ(firstError(plan("")), "none");
+  ops += ", " + ops;
+  gpus.insert(gpus.find("'ops': [") + 8, ops + ", ");
+  CHECK_EQ(firstError(plan("")),
+           "0:0: unsupported: the ops of this plan touch more than 16777216 chunks");
+}
+
 TEST_CASE("chunks are those of the collective") {
   CHECK_EQ(with("'output_chunks': 2", "'output_chunks': 3"),
            "4:49: malformed: rank 0 has 3 output chunks, and allgather of 2 ranks asks for 2");
@@ -213,6 +260,21 @@ TEST_CASE("the key of our own is checked, too") {
            "2:58: malformed: \"to\" names each of 2 ranks once");
   CHECK_EQ(own("{'collective': 'custom', 'in': 1, 'out': 2, 'rows': [[0, 0, 0]]}").substr(0, 15),
            "2:79: malformed");
+  CHECK_EQ(own("{'collective': 'all_to_all', 'chunks': 1073741824}"),
+           "2:65: malformed: \"chunks\" is 1073741824, and has to be a whole number from 1 to "
+           "16777216");
+  // Rows are taken apart as chunks are.
+  std::string rows = "[0, 0, 0, 0]";
+  for (int i = 0; i < 4096; ++i)
+    rows += ", [0, 0, 0, 0]";
+  std::string text =
+      two({.more = ", 'ccl': {'collective': 'custom', 'in': 1, 'out': 1, 'rows': [" + rows + "]}"},
+          {"{'name': 'copy', 'src_buff': [{'type': 'i', 'index': 0, 'size': 1}], "
+           "'dst_buff': [{'type': 'o', 'index': 0, 'size': 1}], 'tbg_info': "
+           "{'tb_id': 0, 'tbg_size': 4096}}"});
+  CHECK_EQ(firstError(text),
+           "0:0: unsupported: the contract of this plan has more than 16777216 rows, one for each "
+           "part of a chunk");
 }
 
 TEST_CASE("no more than a few errors are told") {

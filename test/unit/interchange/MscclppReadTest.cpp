@@ -181,6 +181,23 @@ TEST_CASE("switch channels combine and store at all ranks of a group") {
                       op("upkt", local("s", "1"), local("o", "1"))})}));
   CHECK_EQ(verdict(stored), "ok");
   CHECK(warns(stored, "does not know gstorepkt"));
+  // Also if the block that writes it comes later in the file.
+  CHECK_EQ(verdict(two(packets,
+                       {op("gstorepkt", local("s", "@"), group(2, "@"), "'channel_type': 'switch'"),
+                        join({op("cpkt", local("o", "@"), local("s", "@")),
+                              op("upkt", local("s", "0"), local("o", "0")),
+                              op("upkt", local("s", "1"), local("o", "1"))})})),
+           "ok");
+  // A group of one keeps what it does: it reads.
+  std::string alone =
+      two({"test", false, 1, 1, 1},
+          {op("gstore", local("s", "0"), group(2, "0"), "'channel_type': 'switch'")});
+  const std::string pair = json("'size': 2, 'ranks': [0, 1]");
+  for (size_t at = alone.find(pair), gpu1 = alone.find("\n{\"id\": 1"); at != alone.npos;
+       at = alone.find(pair))
+    alone.replace(at, pair.size(),
+                  json(at < gpu1 ? "'size': 1, 'ranks': [0]  " : "'size': 1, 'ranks': [1]  "));
+  CHECK_EQ(verdict(alone), "uninitialized");
 }
 
 TEST_CASE("barriers join thread blocks") {
@@ -284,6 +301,14 @@ TEST_CASE("thread blocks of a group share a chunk") {
                             op("get", remote(2, "0"), local("o", "0"), half(i))}));
   }
   CHECK_EQ(verdict(two({"test", false, 2, 2, 2}, crossed)), "race");
+  // Each pair of an op is shared by all.
+  std::vector<std::string> pairs;
+  for (int i : {0, 1})
+    pairs.push_back(op("put", local("i", "0", 2) + ", " + local("i", "2"),
+                       remote(1, "0", 2) + ", " + remote(1, "2"), half(i)));
+  Foreign shared = read(two({"sendrecv", false, 3, 3, 0}, pairs));
+  CHECK_EQ(shared.contract.chunks, 6);
+  CHECK_EQ(verdict(shared), "ok");
 }
 
 TEST_CASE("what is fused may still race") {

@@ -4,6 +4,7 @@
 #include "test/unit/interchange/RandomProgram.h"
 
 #include <algorithm>
+#include <limits>
 
 using namespace ccl;
 using namespace ccl::mscclpp::test;
@@ -145,14 +146,10 @@ TEST_CASE("facts that the format has no field for") {
   both.inPlace = true;
   roundTrip(both);
 
-  Foreign permute;
-  permute.name = "turn";
-  permute.contract.collective = model::Collective::Permute;
-  permute.contract.ranks = 3;
+  Foreign permute = emptyProgram("turn", model::Collective::Permute, 3, 1, 1);
   permute.contract.targets = {2, 0, 1};
-  permute.program.buffers = {{"in", model::Role::In, 1, -1}, {"out", model::Role::Out, 1, -1}};
   for (int32_t me = 0; me < 3; ++me)
-    permute.program.ranks.emplace_back().agents.emplace_back().code = {
+    permute.program.ranks[size_t(me)].agents.emplace_back().code = {
         transfer({local(0, 0)}, {peer((me + 2) % 3, 1, 0)})};
   CHECK_EQ(verdict(roundTrip(permute).back), "ok");
 
@@ -177,15 +174,7 @@ TEST_CASE("facts that the format has no field for") {
 TEST_CASE("operands that no op takes are taken apart") {
   // Four sources, two local and two of peers, to two local places and one of a peer; and
   // sums of peers only that stay with a peer.
-  Foreign foreign;
-  foreign.name = "wide";
-  foreign.contract.collective = model::Collective::Custom;
-  foreign.contract.reduction = model::Reduction::Sum;
-  foreign.contract.ranks = 3;
-  foreign.contract.customInChunks = 2;
-  foreign.contract.customOutChunks = 4;
-  foreign.program.buffers = {{"in", model::Role::In, 2, -1}, {"out", model::Role::Out, 4, -1}};
-  foreign.program.ranks.resize(3);
+  Foreign foreign = emptyProgram("wide", model::Collective::Custom, 3, 2, 4, model::Reduction::Sum);
   foreign.program.ranks[0].agents.emplace_back().code = {
       transfer({local(0, 0), peer(1, 0, 0), local(0, 1), peer(2, 0, 1)},
                {local(1, 0), local(1, 1), peer(2, 1, 0)}),
@@ -205,13 +194,8 @@ TEST_CASE("operands that no op takes are taken apart") {
 
 TEST_CASE("limits of MSCCL++'s executor are named") {
   // One rank adds up what nine peers have.
-  Foreign foreign;
-  foreign.name = "star";
-  foreign.contract.collective = model::Collective::Reduce;
-  foreign.contract.reduction = model::Reduction::Sum;
-  foreign.contract.ranks = 12;
-  foreign.program.buffers = {{"in", model::Role::In, 1, -1}, {"out", model::Role::Out, 1, -1}};
-  foreign.program.ranks.resize(12);
+  Foreign foreign =
+      emptyProgram("star", model::Collective::Reduce, 12, 1, 1, model::Reduction::Sum);
   std::vector<Operand> all = {local(0, 0)};
   for (int32_t from = 1; from < 12; ++from)
     all.push_back(peer(from, 0, 0));
@@ -249,13 +233,39 @@ TEST_CASE("what does not fit together is refused where it is") {
   CHECK_FALSE(mscclpp::writePlan(foreign, diagnostics));
   CHECK(str(diagnostics).find("which receives 3 times") != std::string::npos);
 
-  foreign = ring(3, 2);
-  foreign.program.ranks[0].agents[0].code[0].from[0].chunk = 3;
-  foreign.program.ranks[0].agents[0].code[0].loc = 4;
+  // What nobody sends has the place of who takes it.
+  foreign = ring(2, 2);
+  foreign.program.ranks[0].agents[0].code.clear();
+  foreign.program.ranks[1].agents[0].code.erase(foreign.program.ranks[1].agents[0].code.begin());
+  foreign.program.ranks[1].agents[0].code[0].loc = 6;
   diagnostics.clear();
   CHECK_FALSE(mscclpp::writePlan(foreign, diagnostics));
-  REQUIRE_EQ(diagnostics.size(), 1);
-  CHECK_EQ(diagnostics[0].loc, 4);
+  REQUIRE_FALSE(diagnostics.empty());
+  CHECK_EQ(diagnostics[0].loc, 6);
+  CHECK_EQ(diagnostics[0].text, "rank 0 sends 0 times to rank 1, which receives 2 times");
+
+  for (int64_t chunk : {int64_t(3), std::numeric_limits<int64_t>::max(), int64_t(-1)}) {
+    foreign = ring(3, 2);
+    foreign.program.ranks[0].agents[0].code[0].from[0].chunk = chunk;
+    foreign.program.ranks[0].agents[0].code[0].loc = 4;
+    diagnostics.clear();
+    CHECK_FALSE(mscclpp::writePlan(foreign, diagnostics));
+    REQUIRE_EQ(diagnostics.size(), 1);
+    CHECK_EQ(diagnostics[0].loc, 4);
+  }
+}
+
+TEST_CASE("a long run of copies is looked back at only so far") {
+  constexpr int32_t chunks = 2000;
+  Foreign foreign = emptyProgram("long", model::Collective::Custom, 1, chunks, chunks);
+  std::vector<Instruction> &code = foreign.program.ranks[0].agents.emplace_back().code;
+  for (int32_t chunk = 0; chunk < chunks; ++chunk)
+    code.push_back(transfer({local(0, chunk)}, {local(1, chunk)}));
+  Written written = write(foreign);
+  size_t nops = 0;
+  for (size_t at = 0; (at = written.text.find("\"nop\"", at)) != std::string::npos; ++at)
+    ++nops;
+  CHECK_EQ(nops, 2 * (chunks - 1) / 256);
 }
 
 TEST_CASE("random programs keep their proof") {

@@ -51,6 +51,24 @@ inline Instruction sync(Instruction::Kind kind, int32_t channel) {
   return result;
 }
 
+/// A program with `in` (0) and `out` (1), and ranks without agents.
+inline Foreign emptyProgram(std::string name, model::Collective collective, int32_t ranks,
+                            int64_t in, int64_t out,
+                            model::Reduction reduction = model::Reduction::None) {
+  Foreign foreign;
+  foreign.name = std::move(name);
+  foreign.contract.collective = collective;
+  foreign.contract.reduction = reduction;
+  foreign.contract.ranks = ranks;
+  if (collective == model::Collective::Custom) {
+    foreign.contract.customInChunks = in;
+    foreign.contract.customOutChunks = out;
+  }
+  foreign.program.buffers = {{"in", model::Role::In, in, -1}, {"out", model::Role::Out, out, -1}};
+  foreign.program.ranks.resize(size_t(ranks));
+  return foreign;
+}
+
 /// A program that does one thing after the other: who has the baton acts, and hands it on
 /// by a signal. What ends up in `out` becomes the rows of its contract.
 class RandomProgram {
@@ -60,16 +78,10 @@ public:
   Foreign make() {
     ranks = pick(1, 5);
     chunks = pick(1, 4);
-    foreign.name = "random";
-    foreign.contract.collective = model::Collective::Custom;
-    foreign.contract.reduction = model::Reduction::Sum;
-    foreign.contract.ranks = ranks;
-    foreign.contract.customInChunks = foreign.contract.customOutChunks = chunks;
-    foreign.program.buffers = {{"in", model::Role::In, chunks, -1},
-                               {"out", model::Role::Out, chunks, -1},
-                               {"a", model::Role::Scratch, chunks, -1},
-                               {"b", model::Role::Scratch, chunks, -1}};
-    foreign.program.ranks.resize(size_t(ranks));
+    foreign = emptyProgram("random", model::Collective::Custom, ranks, chunks, chunks,
+                           model::Reduction::Sum);
+    for (const char *scratch : {"a", "b"})
+      foreign.program.buffers.push_back({scratch, model::Role::Scratch, chunks, -1});
     for (model::RankProgram &rank : foreign.program.ranks)
       for (int32_t i = pick(1, 3); i > 0; --i)
         rank.agents.emplace_back().id = i;

@@ -165,6 +165,26 @@ TEST_CASE("a read that nobody writes is uninitialized") {
   CHECK(report.faults.front().kind == FaultKind::Uninitialized);
 }
 
+TEST_CASE("of two chunks that are read too early, only the one that is written is a race") {
+  for (bool readerFirst : {false, true}) {
+    Builder b = put();
+    size_t reader = readerFirst ? 1 : 2, writer = readerFirst ? 2 : 1;
+    b.program.buffers[2].chunks = 4;
+    b.agent(0, 2);
+    b.agent(0, reader) = {copy(local(2, 0), local(2, 2))};
+    b.agent(0, reader).front().count = 2;
+    b.agent(0, writer) = {copy(local(0, 0), local(2, 0))};
+    ProgramReport report = b.run();
+    CAPTURE(readerFirst);
+    std::vector<std::pair<FaultKind, int64_t>> found;
+    for (const Fault &fault : report.faults)
+      found.emplace_back(fault.kind, fault.chunk);
+    std::sort(found.begin(), found.end());
+    CHECK(found == std::vector<std::pair<FaultKind, int64_t>>{{FaultKind::Uninitialized, 1},
+                                                              {FaultKind::Conflict, 0}});
+  }
+}
+
 TEST_CASE("order goes through third parties") {
   // rank 0 block 0 -> rank 1 block 0 -> rank 0 block 1.
   Builder b = put();

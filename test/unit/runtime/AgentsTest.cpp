@@ -283,7 +283,9 @@ namespace {
 /// A program whose tables were written by hand.
 class Tabled final : public LoadedProgram {
 public:
-  explicit Tabled(Plan plan) : LoadedProgram(std::move(plan)) { functions = ::functions; }
+  explicit Tabled(Plan plan, AgentFunctions code = ::functions) : LoadedProgram(std::move(plan)) {
+    functions = std::move(code);
+  }
   Kernel kernel(int64_t) const override { return nullptr; }
 };
 
@@ -307,23 +309,30 @@ Plan stuckPlan() {
   return plan;
 }
 
-std::vector<std::string> launchAll(const std::shared_ptr<LoadedProgram> &program,
-                                   std::function<void(int64_t, Member &)> before = {}) {
+/// What both ranks are told. `count`, the time-out and the like are in `args`; a rank that is
+/// back calls after(its member).
+std::vector<std::string> launchAll(
+    const std::shared_ptr<LoadedProgram> &program, LaunchArgs args,
+    const std::function<void(Member &)> &after = [](Member &) {}) {
   auto members = llvm::cantFail(Member::createThreads(2, {}));
   std::vector<std::string> messages(2);
-  llvm::cantFail(onEveryRank(2, [&](int64_t rank) {
-    std::vector<int32_t> in(32, 1), out(32);
-    LaunchArgs args;
+  llvm::cantFail(onEveryRank(2, [&, args](int64_t rank) mutable {
+    std::vector<int32_t> in(size_t(args.count), 1), out(size_t(args.count));
     args.in = in.data();
     args.out = out.data();
-    args.count = 32;
-    args.timeout = std::chrono::milliseconds(80);
-    if (before)
-      before(rank, *members[size_t(rank)]);
-    messages[size_t(rank)] = llvm::toString(members[size_t(rank)]->launch(program, args));
+    Member &member = *members[size_t(rank)];
+    messages[size_t(rank)] = llvm::toString(member.launch(program, args));
+    after(member);
     return llvm::Error::success();
   }));
   return messages;
+}
+
+LaunchArgs argsOf(int64_t count, Milliseconds timeout = defaultTimeout) {
+  LaunchArgs args;
+  args.count = count;
+  args.timeout = timeout;
+  return args;
 }
 
 bool says(const std::string &message, std::string_view text) {
@@ -334,8 +343,8 @@ bool says(const std::string &message, std::string_view text) {
 } // namespace
 
 TEST_CASE("an agent that waits for ever is named, with its instruction and its peer") {
-  const auto messages = launchAll(std::make_shared<Tabled>(stuckPlan()));
-  CAPTURE(messages[0]);
+  const auto messages =
+      launchAll(std::make_shared<Tabled>(stuckPlan()), argsOf(32, std::chrono::milliseconds(80)));
   CHECK(says(messages[0],
              "rank 0 timed out after 80 ms in launch 1 of agents (hash beef, "
              "all_reduce sum int32): agent block 3, micro-batch 0, instruction 1 waits "
@@ -344,32 +353,20 @@ TEST_CASE("an agent that waits for ever is named, with its instruction and its p
 }
 
 TEST_CASE("an abort ends the waits of agents") {
-  auto members = llvm::cantFail(Member::createThreads(2, {}));
-  const auto program = std::make_shared<Tabled>(stuckPlan());
-  std::string message;
-  llvm::cantFail(onEveryRank(2, [&](int64_t rank) {
-    std::vector<int32_t> in(32, 1), out(32);
-    LaunchArgs args;
-    args.in = in.data();
-    args.out = out.data();
-    args.count = 32;
-    args.timeout = std::chrono::seconds(60);
-    llvm::Error error = members[size_t(rank)]->launch(program, args);
-    if (rank == 1)
-      members[1]->abort("enough");
-    else
-      message = llvm::toString(std::move(error));
-    if (rank == 1)
-      llvm::consumeError(std::move(error));
-    return llvm::Error::success();
-  }));
-  CHECK(says(message, "enough"));
+  const auto messages = launchAll(std::make_shared<Tabled>(stuckPlan()),
+                                  argsOf(32, std::chrono::seconds(60)), [](Member &member) {
+                                    if (member.rank() == 1)
+                                      member.abort("enough");
+                                  });
+  CHECK(messages[0] == "enough");
+  CHECK(messages[1].empty());
 }
 
 TEST_CASE("a program may end with a barrier, which has the launch's deadline") {
   Plan plan = stuckPlan();
   plan.exitBarrier = true;
-  const auto messages = launchAll(std::make_shared<Tabled>(std::move(plan)));
+  const auto messages = launchAll(std::make_shared<Tabled>(std::move(plan)),
+                                  argsOf(32, std::chrono::milliseconds(80)));
   CAPTURE(messages[0]);
   CAPTURE(messages[1]);
   // Rank 1 has nothing to wait for but the barrier; which rank's patience ends first is open.
@@ -381,35 +378,22 @@ TEST_CASE("a program may end with a barrier, which has the launch's deadline") {
 }
 
 TEST_CASE("micro-batches are kept apart by barriers if the program asks for it") {
-  // Rank 0 counts how often it saw rank 1 in another micro-batch than the last one.
+  // How often a rank saw the other one more than a micro-batch away.
   static std::atomic<int64_t> begun[2], apart;
   begun[0] = begun[1] = apart = 0;
   Plan plan = stuckPlan();
   plan.kernels[0].agents[0].agents.pop_back();
   plan.batchBarrier = true;
-  class Counting final : public LoadedProgram {
-  public:
-    explicit Counting(Plan plan) : LoadedProgram(std::move(plan)) {
-      functions = ::functions;
-      functions.transfers[0] = [](KernelArgs *args, char *const *, const int64_t *, int64_t) {
-        const int64_t mine = ++begun[args->me];
-        apart += std::abs(mine - begun[1 - args->me]) > 1;
-        return 0;
-      };
-    }
-    Kernel kernel(int64_t) const override { return nullptr; }
+  AgentFunctions counting = functions;
+  counting.transfers[0] = [](KernelArgs *args, char *const *, const int64_t *, int64_t) {
+    const int64_t mine = ++begun[args->me];
+    apart += std::abs(mine - begun[1 - args->me]) > 1;
+    return 0;
   };
-  const auto program = std::make_shared<Counting>(std::move(plan));
-  auto members = llvm::cantFail(Member::createThreads(2, {}));
-  llvm::cantFail(onEveryRank(2, [&](int64_t rank) {
-    std::vector<int32_t> in(32000, 1), out(32000);
-    LaunchArgs args;
-    args.in = in.data();
-    args.out = out.data();
-    args.count = 32000;
-    args.microBatches = 500;
-    return members[size_t(rank)]->launch(program, args);
-  }));
+  LaunchArgs args = argsOf(32000);
+  args.microBatches = 500;
+  const auto messages = launchAll(std::make_shared<Tabled>(std::move(plan), counting), args);
+  CHECK(messages == std::vector<std::string>(2));
   CHECK(begun[0] == 500);
   CHECK(begun[1] == 500);
   CHECK(apart == 0);

@@ -238,6 +238,26 @@ TEST_CASE("a rank is driven by one thread at a time") {
   checkAll(outcomes, Failure::BadArgument, "rank 0 is used by two threads at once");
 }
 
+TEST_CASE("what a rank's body throws is that rank's error, and the others come to their end") {
+  for (int64_t thrower : {0, 2})
+    for (bool memory : {false, true}) {
+      std::atomic<int> ended{0};
+      const Outcome outcome = outcomeOf(onEveryRank(3, [&](int64_t rank) -> llvm::Error {
+        if (rank == thrower && memory)
+          throw std::bad_alloc();
+        if (rank == thrower)
+          throw std::runtime_error("no luck");
+        ++ended;
+        return llvm::Error::success();
+      }));
+      CHECK(outcome.failed);
+      CHECK(outcome.category == Failure::Machine);
+      CHECK(outcome.message ==
+            "rank " + std::to_string(thrower) + (memory ? ": out of memory" : ": no luck"));
+      CHECK(ended == 2);
+    }
+}
+
 TEST_CASE("communicators of impossible size") {
   for (int64_t ranks : {int64_t(0), int64_t(-1), int64_t(1) << 40})
     CHECK(outcomeOf(Member::createThreads(ranks).takeError()).category == Failure::BadArgument);

@@ -473,10 +473,10 @@ TEST_CASE("what has no code is refused where it stands") {
       "has 514 operands; there is code for up to 512"));
 
   for (const char *more : {"", "ccl.block 1 {}\n"}) { // as code, and as tables
-    auto reduce = [&](const std::string &from) {
-      return program("ccl.block 0 { ccl.transfer reduce from " + from + " to %out[0] }\n" + more);
+    auto transfer = [&](const std::string &from) {
+      return program("ccl.block 0 { ccl.transfer " + from + " to %out[0] }\n" + more);
     };
-    const std::string two = reduce("%in[0], %out[0]");
+    const std::string two = transfer("reduce from %in[0], %out[0]");
     CHECK(errorOf(two) == "");
     CHECK(contains(errorOf(two, {ElementType::F16, model::Reduction::Bxor}),
                    "'bxor' of 'half' elements"));
@@ -484,7 +484,7 @@ TEST_CASE("what has no code is refused where it stands") {
     CHECK(contains(errorOf(two, {ElementType::F32, model::Reduction::Avg}, "custom, avg"),
                    "rows of a custom contract do not say what to divide by"));
     CHECK(contains(errorOf(two, {ElementType::F32, model::Reduction::None}), "no reduction"));
-    CHECK(errorOf(reduce("%in[0]"), {ElementType::F32, model::Reduction::None}) == "");
+    CHECK(errorOf(transfer("from %in[0]"), {ElementType::F32, model::Reduction::None}) == "");
   }
   CHECK(contains(errorOf(program("") + "ccl.program @q of @a ranks(0) {\n"
                                        "%out = ccl.buffer out chunks(2) }"),

@@ -64,6 +64,14 @@ struct AlgorithmReport {
 AlgorithmReport check(const Moves &moves, const Contract &contract,
                       const CheckOptions &options = {});
 
+/// An access to the memory of rank `owner` by another rank, at a time at which nothing says that
+/// the owner executes the program.
+struct Unguarded {
+  int64_t owner = -1;
+  int32_t loc = -1;
+  std::string access; ///< "rank 1, block 0, instruction 3 (...)"
+};
+
 /// L2: all ranks are executed together, `slots` slots a channel (0: as written).
 /// The ranks form a deterministic data-flow network, and races are faults: so one schedule
 /// tells all (docs/semantics.md).
@@ -78,6 +86,11 @@ struct ProgramReport {
   /// A rank may end before others have done with its memory: a launch needs a barrier at its
   /// end.
   bool exitBarrier = false;
+  /// Where: the first access whose end the owner does not hear of.
+  std::optional<Unguarded> tooLate;
+  /// The first access, not to scratch, by an agent that has heard nothing from the owner: that may
+  /// not have begun. Here every launch begins with a barrier. Looked for if `findsEarly`.
+  std::optional<Unguarded> tooEarly;
   /// Two micro-batches, one after the other, may conflict in scratch: they need a barrier in
   /// between.
   bool batchBarrier = false;
@@ -87,6 +100,7 @@ struct ProgramCheckOptions {
   size_t maxFaults = 8;
   int32_t slots = 0;
   bool inPlace = false; ///< `in` and `out` share memory where the contract says so
+  bool findsEarly = false;
 };
 ProgramReport check(const Program &program, const Contract &contract,
                     const ProgramCheckOptions &options = {});

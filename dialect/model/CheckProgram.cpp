@@ -55,6 +55,8 @@ ProgramReport ProgramCheck::run() {
     if (races) {
       races->finish();
       report.exitBarrier = races->exitBarrier;
+      report.tooLate = unguarded(races->tooLate);
+      report.tooEarly = unguarded(races->tooEarly);
       report.batchBarrier = races->batchBarrier;
     }
   }
@@ -63,6 +65,15 @@ ProgramReport ProgramCheck::run() {
   report.divisible = execution.divisible;
   report.unevenSafe = report.ok() && execution.isUnevenSafe();
   return report;
+}
+
+std::optional<Unguarded>
+ProgramCheck::unguarded(const std::optional<Races::Foreign> &foreign) const {
+  if (!foreign)
+    return std::nullopt;
+  const NetworkAgent &agent = network.agents()[size_t(foreign->access.agent)];
+  const Event event = describe(int32_t(agent.firstEvent) + int32_t(foreign->access.instruction));
+  return Unguarded{foreign->owner, event.site.loc, event.text};
 }
 
 Site ProgramCheck::siteOf(int32_t number, int32_t instruction) const {
@@ -200,6 +211,7 @@ bool ProgramCheck::prepare() {
           races->touch(execution.at(place), place.rank, int32_t(number));
         });
   }
+  races->findsEarly = options.findsEarly;
   if (!races->prepare())
     races.reset();
   return true;

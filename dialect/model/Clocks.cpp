@@ -78,7 +78,8 @@ uint32_t Clocks::join(int level, uint32_t a, uint32_t b) {
   for (unsigned i = 0; i < fanout; ++i)
     slots[i] = level > 0 ? join(level - 1, nodes[a].slots[i], nodes[b].slots[i])
                          : std::max(nodes[a].slots[i], nodes[b].slots[i]);
-  for (uint32_t same : {a, b})
+  // Of equal ones b: more clocks come that share with it.
+  for (uint32_t same : {b, a})
     if (nodes[same].slots == slots) {
       if (level > 0)
         for (uint32_t child : slots)

@@ -63,6 +63,7 @@ private:
                      const F &f) const;
   bool isItself(const NetworkAgent &agent, const Instruction &instruction,
                 const Operand &destination) const;
+  std::optional<Unguarded> unguarded(const std::optional<Races::Foreign> &foreign) const;
   /// Looks for races with what was before.
   void follow(int32_t agent, int32_t instruction, const Site &site);
   void reportRace(const Races::Conflict &conflict, bool writes, const Place &place,

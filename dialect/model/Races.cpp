@@ -79,7 +79,21 @@ Races::History *Races::historyOf(size_t place, int32_t owner, bool scratch) {
   history.owner = owner;
   history.scratch = scratch;
   history.foreign |= rankOf(agent) != owner;
+  if (findsEarly && !tooEarly && !scratch && rankOf(agent) != owner)
+    noteEarly(history);
   return &history;
+}
+
+void Races::noteEarly(const History &history) {
+  if (heardOf.count({agent, history.owner}))
+    return;
+  const bool heard = clocks->any(known[size_t(agent)], [&](int64_t chain) {
+    return chainRank[size_t(chain)] == history.owner;
+  });
+  if (heard)
+    heardOf.insert({agent, history.owner});
+  else
+    tooEarly = Foreign{{agent, instruction, order}, history.owner};
 }
 
 /// Of an agent the first access says most: later ones know more.
@@ -127,13 +141,17 @@ bool Races::isNews(const Conflict &conflict) {
       .second;
 }
 
-/// Whether a rank has heard of the end of every other rank's access when it leaves.
-bool Races::leavesInTime(const History &history) const {
-  auto inTime = [&](const Access &access) {
-    return access.agent < 0 || rankOf(access.agent) == history.owner ||
-           isKnown(access, leaving[size_t(history.owner)]);
+std::optional<Races::Access> Races::leftBehind(const History &history) const {
+  std::optional<Access> first;
+  auto look = [&](const Access &access) {
+    if (access.agent >= 0 && rankOf(access.agent) != history.owner &&
+        !isKnown(access, leaving[size_t(history.owner)]) && (!first || access.order < first->order))
+      first = access;
   };
-  return inTime(history.write) && std::all_of(history.reads.begin(), history.reads.end(), inTime);
+  look(history.write);
+  for (const Access &read : history.reads)
+    look(read);
+  return first;
 }
 
 /// Whether an access of one micro-batch comes before an access of the next: if that one
@@ -164,19 +182,21 @@ void Races::finish() {
   for (const History &history : histories)
     ranks = std::max(ranks, size_t(history.owner) + 1);
   leaving.resize(ranks);
-  for (size_t i = 0; i < chains.size(); ++i) {
-    const NetworkAgent &each = network.agents()[i];
-    Clocks::Clock &clock = leaving[size_t(each.rank)];
-    clocks->join(clock, known[i]);
-    if (chains[i] >= 0)
-      clocks->set(clock, chains[i], uint32_t(each.agent->code.size()));
-  }
+  // What agents know shares much; what is their own comes after it, or it would share nothing.
+  for (size_t i = 0; i < chains.size(); ++i)
+    clocks->join(leaving[size_t(network.agents()[i].rank)], known[i]);
+  for (size_t i = 0; i < chains.size(); ++i)
+    if (const NetworkAgent &each = network.agents()[i]; chains[i] >= 0)
+      clocks->set(leaving[size_t(each.rank)], chains[i], uint32_t(each.agent->code.size()));
   for (const History &history : histories) {
     if (!history.foreign)
       continue;
-    exitBarrier = exitBarrier || !leavesInTime(history);
+    if (std::optional<Access> access = leftBehind(history);
+        access && (!tooLate || access->order < tooLate->access.order))
+      tooLate = Foreign{*access, history.owner};
     batchBarrier = batchBarrier || (history.scratch && !repeatsInTime(history));
   }
+  exitBarrier = tooLate.has_value();
 }
 
 } // namespace ccl::model

@@ -59,6 +59,18 @@ public:
   void finish();
   bool exitBarrier = false, batchBarrier = false;
 
+  /// An access to a place of rank `owner` by another rank.
+  struct Foreign {
+    Access access;
+    int32_t owner = -1;
+  };
+  /// The first one of which its owner has not heard when it leaves.
+  std::optional<Foreign> tooLate;
+  /// The first one, not of scratch, by an agent that had heard nothing from the owner. Looked for
+  /// if `findsEarly`.
+  std::optional<Foreign> tooEarly;
+  bool findsEarly = false;
+
 private:
   /// The first accesses of a micro-batch, with what their agents knew of it.
   struct Early {
@@ -83,7 +95,9 @@ private:
   }
   History *historyOf(size_t place, int32_t owner, bool scratch);
   void addEarly(History &history, bool writes);
-  bool leavesInTime(const History &history) const;
+  /// Of the first access that its owner, when it leaves, has not heard the end of.
+  std::optional<Access> leftBehind(const History &history) const;
+  void noteEarly(const History &history);
   bool repeatsInTime(const History &history) const;
   bool repeatsInTime(const Access &last, const Early &early) const;
 
@@ -100,6 +114,7 @@ private:
   std::vector<Clocks::Clock> leaving;          ///< of every rank: known when it has ended
   std::vector<History> histories;
   std::set<std::pair<std::pair<int32_t, uint32_t>, std::pair<int32_t, uint32_t>>> reported;
+  std::set<std::pair<int32_t, int32_t>> heardOf; ///< (agent, rank) where noteEarly found it so
   int32_t agent = -1;
   uint32_t instruction = 0;
   uint64_t order = 0;

@@ -46,16 +46,29 @@ static std::string faultJson(const Proof &proof, const model::Fault &fault,
   return line.str();
 }
 
+/// `proof`: null if it did not get so far.
 static void printJson(const std::string &file, std::string_view verdict,
-                      const std::vector<std::string> &faults, int32_t minSlots,
-                      const Proof &proof) {
+                      const std::vector<std::string> &faults, const Proof *proof) {
   JsonLine line;
   line.text("file", file);
   line.text("verdict", verdict);
   line.array("faults", faults);
-  line.number("min_slots", minSlots);
-  line.text("algorithm", proof.algorithm);
-  line.number("ranks", proof.contract.ranks);
+  line.number("min_slots", proof ? proof->minSlots : 0);
+  line.text("algorithm", proof ? proof->algorithm : "");
+  line.number("ranks", proof ? proof->contract.ranks : 0);
+  line.text("collective", proof ? model::name(proof->contract.collective) : "");
+  line.text("redop", proof ? model::name(proof->contract.reduction) : "");
+  std::vector<std::string> forms;
+  if (proof && proof->outOfPlace)
+    forms.push_back(JsonLine::quote("disjoint"));
+  if (proof && proof->inPlace)
+    forms.push_back(JsonLine::quote("in_place"));
+  line.array("forms", forms);
+  line.number("moves", proof ? int64_t(proof->numMoves) : 0);
+  line.number("instructions", proof ? int64_t(proof->instructions) : 0);
+  line.boolean("divisible", proof && proof->report.divisible);
+  line.boolean("uneven",
+               proof && model::hasUnevenForm(proof->contract.collective) && proof->unevenSafe);
   line.print();
 }
 
@@ -76,9 +89,7 @@ static int refused(Session &session, const Input &input, int status) {
     fault.null(key);
   fault.text("loc", session.problem()->loc);
   fault.text("message", session.problem()->message);
-  Proof none;
-  none.contract.ranks = 0;
-  printJson(input.label(), verdict, {fault.str()}, 0, none);
+  printJson(input.label(), verdict, {fault.str()}, nullptr);
   return status;
 }
 
@@ -95,12 +106,14 @@ static int checkInstance(Session &session, Input &input, size_t index) {
       broken ? model::verdict(proof.faults(), proof.contract) : proof.verdict();
   if (!fine)
     emitFaults(proof.faults(), fallback, proof.locations());
+  for (const model::Note &note : barriersElsewhere(input.foreign(), proof))
+    mlir::emitWarning(locationAt(note.loc, proof.locations(), fallback)) << note.message;
   if (session.json) {
     std::vector<std::string> faults;
     if (!fine)
       for (const model::Fault &fault : proof.faults())
         faults.push_back(faultJson(proof, fault, fallback));
-    printJson(input.label(), verdict, faults, proof.minSlots, proof);
+    printJson(input.label(), verdict, faults, &proof);
   } else if (broken) {
     printOut("{}: {}: in place, which the file says it may be launched; disjoint it holds\n",
              input.label(), verdict);

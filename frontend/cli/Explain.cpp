@@ -290,17 +290,20 @@ void Explanation::printProgram() const {
 
 /// What the systems that the file is for would make of it.
 void Explanation::printElsewhere(const interchange::Foreign &foreign) const {
-  if (foreign.warnings.empty())
-    return;
-  printOut("\nElsewhere:\n");
+  std::vector<std::pair<int32_t, std::string>> lines; ///< number and text
+  for (const model::Note &note : barriersElsewhere(&foreign, proof))
+    lines.emplace_back(note.loc < 0 ? 0 : foreign.places[size_t(note.loc)].line, note.message);
+  for (const interchange::Diagnostic &warning : foreign.warnings)
+    lines.emplace_back(warning.place.line, warning.text);
+  if (!lines.empty())
+    printOut("\nElsewhere:\n");
   size_t shown = 0;
-  for (const interchange::Diagnostic &warning : foreign.warnings) {
+  for (const auto &[line, text] : lines) {
     if (++shown > maxMovesShown) {
-      printOut("  ... and {} more\n", foreign.warnings.size() - maxMovesShown);
+      printOut("  ... and {} more\n", lines.size() - maxMovesShown);
       return;
     }
-    std::string line = warning.place.line > 0 ? fmt::format("line {}: ", warning.place.line) : "";
-    printOut("  {}{}\n", line, warning.text);
+    printOut("  {}{}\n", line > 0 ? fmt::format("line {}: ", line) : "", text);
   }
 }
 

@@ -9,6 +9,7 @@
 #include <CLI/Formatter.hpp>
 #include <fmt/format.h>
 
+#include <csignal>
 #include <fcntl.h>
 #include <new>
 #include <unistd.h>
@@ -142,6 +143,8 @@ int runMain(int typed, char **words) {
 
 int main(int argc, char **argv) {
   millisecondsSinceStart(); // reads the kernel's record before anything takes time
+  // A file that may not grow is an error of writing, not the end of the process.
+  signal(SIGXFSZ, SIG_IGN);
   // Else results would go to nowhere, and nobody would be told: here writing fails.
   if (fcntl(STDOUT_FILENO, F_GETFD) < 0)
     if (int null = open("/dev/null", O_RDONLY); null >= 0 && null != STDOUT_FILENO) {

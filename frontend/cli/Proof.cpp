@@ -43,6 +43,26 @@ bool breaksClaim(const interchange::Foreign *foreign, const Proof &proof) {
   return foreign && foreign->inPlace && proof.ok() && !proof.inPlace && !proof.faults().empty();
 }
 
+std::vector<model::Note> barriersElsewhere(const interchange::Foreign *foreign,
+                                           const Proof &proof) {
+  std::vector<model::Note> notes;
+  if (!foreign || !proof.ok())
+    return notes;
+  if (const auto &early = proof.tooEarly)
+    notes.push_back(
+        {early->loc, fmt::format("rank {0} may not have begun when {1} touches its memory: nothing "
+                                 "was heard from rank {0} before; MSCCL++ has no barrier at the "
+                                 "beginning of a launch",
+                                 early->owner, early->access)});
+  if (const auto &late = proof.tooLate)
+    notes.push_back(
+        {late->loc, fmt::format("rank {0} may have ended when {1} touches its memory: rank {0} "
+                                "does not wait for that; MSCCL++ has no barrier at the end of a "
+                                "launch",
+                                late->owner, late->access)});
+  return notes;
+}
+
 /// The rank whose agent executed what a fault is about, or -1.
 static int64_t executor(const model::Fault &fault, const model::Program &program) {
   auto fits = [&](int64_t rank) {
@@ -115,6 +135,8 @@ static int provePrograms(Session &session, AlgorithmOp algorithm,
   proof.inPlace = (*forms)->inPlace;
   proof.unevenSafe = (*forms)->unevenSafe;
   proof.minSlots = (*forms)->minSlots;
+  proof.tooLate = std::move((*forms)->tooLate);
+  proof.tooEarly = std::move((*forms)->tooEarly);
   proof.instructions = (*forms)->instructions;
   proof.programFaults = std::move((*forms)->faults);
   proof.programBuffers = programs.buffers();
@@ -166,6 +188,7 @@ int prove(Session &session, Instance &instance, Proof &proof, bool expandAll) {
       return status;
   }
   ProgramProofOptions options;
+  options.findsEarly = proof.given;
   if (expandAll) {
     options.symmetry = BySymmetry::Never;
     options.maxInstructions = UINT64_MAX / 2 / uint64_t(proof.contract.ranks);

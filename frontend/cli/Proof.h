@@ -27,6 +27,7 @@ struct Proof {
   bool outOfPlace = false, inPlace = false; ///< forms in which both levels hold
   bool unevenSafe = false;                  ///< L2, see model::ProgramReport
   std::vector<model::Fault> programFaults;  ///< of the first form that L2 breaks
+  std::optional<model::Unguarded> tooLate, tooEarly; ///< L2 of a lowered algorithm
   int32_t minSlots = 0;
   uint64_t instructions = 0;
 
@@ -50,6 +51,10 @@ struct Proof {
 /// Whether `foreign` (null: of no other system) says that it may be launched in place, too, and
 /// that was disproved. Here such launches go through a copy; elsewhere they go wrong.
 bool breaksClaim(const interchange::Foreign *foreign, const Proof &proof);
+
+/// What goes wrong where launches have no barriers around them, as they have here: of a file of
+/// MSCCL++ that is right here.
+std::vector<model::Note> barriersElsewhere(const interchange::Foreign *foreign, const Proof &proof);
 
 /// In one line, what was proved of `file` and what follows from it, or how many faults it has.
 std::string verdictText(const std::string &file, const Proof &proof);

@@ -19,15 +19,23 @@ static std::error_code writeAll(raw_fd_ostream &os, StringRef text) {
   return error;
 }
 
-static std::error_code replaceFile(StringRef path, StringRef text) {
+/// `mode`: of the file that is replaced, if there is one.
+static std::error_code replaceFile(StringRef path, StringRef text,
+                                   std::optional<sys::fs::perms> mode) {
   int descriptor = -1;
   SmallString<128> temporary;
   if (std::error_code error =
           sys::fs::createUniqueFile(path + ".%%%%%%.tmp", descriptor, temporary, sys::fs::OF_None,
                                     sys::fs::all_read | sys::fs::all_write))
     return error;
+  // Before there is anything to be read.
+  std::error_code denied;
+  if (mode)
+    denied = sys::fs::setPermissions(descriptor, *mode);
   raw_fd_ostream os(descriptor, /*shouldClose=*/true);
   std::error_code error = writeAll(os, text);
+  if (!error)
+    error = denied;
   if (!error)
     error = sys::fs::rename(temporary, path);
   if (error)
@@ -46,9 +54,10 @@ std::string writeFile(const std::string &path, StringRef text) {
   std::error_code error = sys::fs::status(path, status);
   if (!error && sys::fs::real_path(path, target))
     target = path;
-  if (error == std::errc::no_such_file_or_directory ||
-      status.type() == sys::fs::file_type::regular_file) {
-    error = replaceFile(target.empty() ? StringRef(path) : target.str(), text);
+  const bool isNew = error == std::errc::no_such_file_or_directory;
+  if (isNew || status.type() == sys::fs::file_type::regular_file) {
+    error = replaceFile(target.empty() ? StringRef(path) : target.str(), text,
+                        isNew ? std::nullopt : std::optional(status.permissions()));
   } else {
     std::error_code opening;
     raw_fd_ostream os(path, opening);

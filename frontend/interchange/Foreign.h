@@ -40,6 +40,13 @@ struct Diagnostic {
   bool isError() const { return kind != Kind::Warning; }
 };
 
+/// How many chunks the buffers of all ranks may have, and how many all instructions together
+/// may move: a proof takes a microsecond and 200 bytes for each, and a short text must not take
+/// long. Who writes more instructions may have more.
+constexpr int64_t mostChunks(int64_t instructions) {
+  return (int64_t(1) << 20) + 64 * instructions;
+}
+
 /// One program of all ranks.
 ///
 /// Buffers: a file for launches in place only has one `inout` (as wide as

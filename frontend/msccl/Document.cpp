@@ -309,6 +309,7 @@ void Reader::readStep(pugi::xml_node node, const Gpu &gpu, Block &block) {
   }
   step.src = buffer(values, 2);
   step.dst = buffer(values, 4);
+  const size_t errors = diagnostics.size();
   step.srcOffset = int32_t(integer(values, 3, -1, intLimit));
   step.dstOffset = int32_t(integer(values, 5, -1, intLimit));
   bool moves = step.type != StepType::Nop;
@@ -316,9 +317,11 @@ void Reader::readStep(pugi::xml_node node, const Gpu &gpu, Block &block) {
   step.depBlock = int32_t(integer(values, 7, -1, intLimit));
   step.depStep = int32_t(integer(values, 8, -1, intLimit));
   step.hasDep = integer(values, 9, 0, 1) != 0;
-  if (readsSrc(step.type))
+  const bool known =
+      diagnostics.size() == errors; // else what follows would be about made-up numbers
+  if (known && readsSrc(step.type))
     checkOperand(step, gpu, /*isSource=*/true);
-  if (writesDst(step.type))
+  if (known && writesDst(step.type))
     checkOperand(step, gpu, /*isSource=*/false);
   if (sends(step.type) && block.send < 0)
     error(xml.place(node),

@@ -17,9 +17,6 @@ using model::Operand;
 using model::RankProgram;
 using model::Role;
 
-/// Chunks of all buffers of all ranks, as many as a proof takes.
-constexpr int64_t placesLimit = int64_t(1) << 28;
-
 class Importer {
 public:
   Importer(const Document &document, model::Contract contract, const Xml *xml,
@@ -68,20 +65,26 @@ std::optional<Foreign> Importer::import() {
   if (xml)
     foreign.places.push_back(xml->place(document.node));
   addBuffers();
-  int64_t chunks = 0;
+  int64_t chunks = 0, steps = 0;
   for (const model::Buffer &buffer : foreign.program.buffers)
     chunks += buffer.chunks;
-  if (chunks > placesLimit / int64_t(std::max<size_t>(document.gpus.size(), 1))) {
-    refuse(document.node, fmt::format("{} ranks with {} chunks each: at most {} are read",
-                                      document.gpus.size(), chunks, placesLimit));
+  for (const Gpu &gpu : document.gpus)
+    for (const Block &block : gpu.blocks)
+      steps += int64_t(block.steps.size());
+  const int64_t most = interchange::mostChunks(steps);
+  if (chunks > most / int64_t(std::max<size_t>(document.gpus.size(), 1))) {
+    refuse(document.node, fmt::format("{} ranks with {} chunks each: at most {} in all are read of "
+                                      "a file with {} steps",
+                                      document.gpus.size(), chunks, most, steps));
     return std::nullopt;
   }
   foreign.program.ranks.resize(document.gpus.size());
   for (const Gpu &gpu : document.gpus) {
     addGpu(gpu, foreign.program.ranks[size_t(gpu.id)]);
-    if (moves > movesLimit && !failed)
-      refuse(gpu.node, fmt::format("the steps so far move {} chunks; at most {} are read", moves,
-                                   movesLimit));
+    if (moves > most && !failed)
+      refuse(gpu.node, fmt::format("the steps so far move {} chunks; at most {} are read of a file "
+                                   "with {} steps",
+                                   moves, most, steps));
     if (failed)
       return std::nullopt;
   }

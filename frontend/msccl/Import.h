@@ -13,9 +13,6 @@
 
 namespace ccl::msccl {
 
-/// Chunks that all steps together may move.
-constexpr int64_t movesLimit = int64_t(1) << 24;
-
 /// The document as a program of `contract`. Nothing if it names places that the collective
 /// does not have, or is too large: see `diagnostics`. `xml` is where it came from; null: it
 /// was made, and the instructions' locs are those of the steps.

@@ -99,6 +99,12 @@ void warn(std::string_view text, const Document &document, const Xml &xml, Warni
     checkLimits(document, limits, [&](Violation violation) {
       warnings.addViolation(limits.name, violation, placeOf(violation, document, xml));
     });
+  if (const auto reduction = model::parseReduction(document.redop.value_or("none"));
+      reduction && *reduction >= model::Reduction::Avg)
+    warnings.add("redop", xml.place(document.node, "redop"),
+                 fmt::format("redop=\"{}\": MSCCL, RCCL and msccl-executor-nccl run algorithms of "
+                             "their own for it, and files for sum, prod, min and max",
+                             *document.redop));
   for (const TextFinding &finding : checkText(text))
     warnings.addFinding(xml.placeAt(finding.offset), finding);
   for (const Gpu &gpu : document.gpus)

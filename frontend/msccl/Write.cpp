@@ -22,7 +22,7 @@ using model::Operand;
 class Writer {
 public:
   Writer(const Foreign &foreign, const WriteOptions &options, std::vector<Diagnostic> &diagnostics)
-      : foreign(foreign), options(options), diagnostics(diagnostics), layout(foreign),
+      : foreign(foreign), diagnostics(diagnostics), layout(foreign),
         limits(limitsOf(options.target)) {}
 
   std::optional<std::string> write();
@@ -49,7 +49,6 @@ private:
   void finish(const Lanes &lanes);
 
   const Foreign &foreign;
-  const WriteOptions &options;
   std::vector<Diagnostic> &diagnostics;
   const Layout layout;
   const Limits *const limits;
@@ -116,7 +115,11 @@ bool Writer::checkProgram() {
 
 /// What is larger would not be read again; and chunks are looked at one by one.
 bool Writer::checkSize() {
-  int64_t scratch = 0, moves = 0;
+  int64_t scratch = 0, moves = 0, instructions = 0;
+  for (const model::RankProgram &rank : foreign.program.ranks)
+    for (const model::Agent &agent : rank.agents)
+      instructions += int64_t(agent.code.size());
+  const int64_t most = interchange::mostChunks(instructions);
   for (const model::Buffer &buffer : foreign.program.buffers) {
     if (buffer.role == model::Role::Scratch)
       scratch += buffer.chunks;
@@ -126,11 +129,10 @@ bool Writer::checkSize() {
   for (const model::RankProgram &rank : foreign.program.ranks)
     for (const model::Agent &agent : rank.agents)
       for (const Instruction &instruction : agent.code)
-        if (instruction.kind == Instruction::Kind::Transfer &&
-            (moves += instruction.count) > movesLimit)
+        if (instruction.kind == Instruction::Kind::Transfer && (moves += instruction.count) > most)
           return refuse(instruction.loc, fmt::format("the transfers up to here move {} chunks; at "
                                                      "most {} are written",
-                                                     moves, movesLimit));
+                                                     moves, most));
   return true;
 }
 

@@ -241,7 +241,9 @@ void LayoutMaker::findRoot() {
 //===----------------------------------------------------------------------===//
 
 void LayoutMaker::findFactor() {
-  int64_t touched = 0;
+  int64_t touched = 0, ops = 0;
+  forEachOp(plan, [&](const Gpu &, const Op &) { ++ops; });
+  const int64_t most = interchange::mostChunks(ops);
   auto ranksOf = [](const Gpu &gpu, const BufferUse &use) {
     return use.kind == BufferUse::Kind::Switch
                ? int64_t(gpu.switches[size_t(use.switchChannel)].ranks.size())
@@ -260,23 +262,23 @@ void LayoutMaker::findFactor() {
     for (const std::vector<BufferUse> *side : {&op.src, &op.dst})
       for (const BufferUse &use : *side)
         touched += (use.size / op.groupSize + 1) * ranksOf(gpu, use);
-    touched = std::min(touched, maxChunksOfAll + 1);
+    touched = std::min(touched, most + 1);
   });
-  if (!log.failed() && touched > maxChunksOfAll / layout.factor)
+  if (!log.failed() && touched > most / layout.factor)
     log.unsupported({},
-                    fmt::format("the ops of this plan touch more than {} chunks", maxChunksOfAll));
+                    fmt::format("the {} ops of this plan touch more than {} chunks", ops, most));
   int64_t chunks = 0;
   for (const Gpu &gpu : plan.gpus)
     chunks += gpu.inputChunks + gpu.outputChunks + gpu.scratchChunks;
   chunks = std::max(chunks, ranks * (layout.contract.inChunks() + layout.contract.outChunks()));
-  if (!log.failed() && chunks > maxChunksOfAll / layout.factor)
+  if (!log.failed() && chunks > most / layout.factor)
     log.unsupported(
         plan.gpus.front().place,
-        fmt::format("the buffers of this plan have more than {} chunks", maxChunksOfAll));
-  if (!log.failed() && int64_t(layout.contract.rows.size()) > maxChunksOfAll / layout.factor)
+        fmt::format("the buffers of this plan have more than {} chunks; it has {} ops", most, ops));
+  if (!log.failed() && int64_t(layout.contract.rows.size()) > most / layout.factor)
     log.unsupported({}, fmt::format("the contract of this plan has more than {} rows, one for each "
-                                    "part of a chunk",
-                                    maxChunksOfAll));
+                                    "part of a chunk; it has {} ops",
+                                    most, ops));
 }
 
 void LayoutMaker::addBuffers() {

@@ -72,7 +72,7 @@ std::optional<Plan::Own> readOwnKey(Log &log, JsonValue value, int64_t ranks) {
     log.malformed(value.place(),
                   fmt::format("{} {} a reduction", collective,
                               model::reduces(contract.collective) ? "needs" : "has not"));
-  contract.chunks = own.number({"chunks"}, 1, maxChunksOfAll, 1);
+  contract.chunks = own.number({"chunks"}, 1, maxChunksOfShard, 1);
   if (model::hasRoot(contract.collective))
     contract.root = own.number({"root"}, 0, ranks - 1);
   if (contract.collective == Collective::Permute)

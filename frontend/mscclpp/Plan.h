@@ -25,8 +25,8 @@ namespace ccl::mscclpp {
 constexpr int64_t maxRanks = 65536;
 constexpr int64_t maxChunkNumber = int64_t(1) << 30; ///< a chunk index, a count, an id
 constexpr int64_t maxGroupSize = 4096;               ///< thread blocks of a group
-/// Chunks of all buffers of all ranks; chunks that all ops of a plan touch.
-constexpr int64_t maxChunksOfAll = int64_t(1) << 24;
+/// Chunks of a shard; interchange::mostChunks says how many there may be in all.
+constexpr int64_t maxChunksOfShard = int64_t(1) << 24;
 
 /// Channels of an op that MSCCL++'s executor has room for.
 constexpr size_t maxChannelsOfOp = 8;

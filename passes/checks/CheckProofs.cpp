@@ -103,6 +103,7 @@ FailureOr<std::optional<model::ProgramReport>> ProgramProof::check(bool inPlace)
   model::ProgramCheckOptions form;
   form.slots = options.slots;
   form.inPlace = inPlace;
+  form.findsEarly = options.findsEarly;
   std::optional<model::ProgramReport> report;
   if (one) {
     theBuffers = one->rankZero.buffers;
@@ -143,6 +144,11 @@ FailureOr<std::optional<FormsReport>> ProgramProof::checkForms(bool disjoint, bo
           (*report)->unevenSafe && (forms.unevenSafe || !(forms.disjoint || forms.inPlace));
       forms.exitBarrier |= (*report)->exitBarrier;
       forms.batchBarrier |= (*report)->batchBarrier;
+      for (auto part : {&model::ProgramReport::tooLate, &model::ProgramReport::tooEarly}) {
+        auto &mine = part == &model::ProgramReport::tooLate ? forms.tooLate : forms.tooEarly;
+        if (!mine)
+          mine = std::move((**report).*part);
+      }
     }
     (second ? forms.inPlace : forms.disjoint) = (*report)->ok();
     forms.divisible |= (*report)->divisible;

@@ -32,6 +32,7 @@ enum class BySymmetry { Auto, Always, Never };
 struct ProgramProofOptions {
   BySymmetry symmetry = BySymmetry::Auto;
   int32_t slots = 0;                       ///< of every data channel; 0: as written
+  bool findsEarly = false;                 ///< as of model::ProgramCheckOptions
   uint64_t manyInstructions = manyToProve; ///< Auto: more are proved by symmetry
   uint64_t maxInstructions = mostToProve;
 };
@@ -41,6 +42,7 @@ struct FormsReport {
   bool disjoint = false, inPlace = false, divisible = false;
   bool unevenSafe = false;                        ///< in each form that holds
   bool exitBarrier = false, batchBarrier = false; ///< as of a report, in some form that holds
+  std::optional<model::Unguarded> tooLate, tooEarly;
   int32_t minSlots = 0;
   uint64_t instructions = 0;        ///< of all ranks
   std::vector<model::Fault> faults; ///< of the first form asked for that does not hold

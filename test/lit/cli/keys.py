@@ -8,7 +8,8 @@ import sys
 KEYS = {
     "run": ["collective", "algorithm", "ranks", "bytes", "count", "type", "redop", "root",
             "in_place", "time_us", "algbw_GBps", "busbw_GBps", "wrong", "jit_ms", "start_ms"],
-    "check": ["file", "verdict", "faults", "min_slots", "algorithm", "ranks"],
+    "check": ["file", "verdict", "faults", "min_slots", "algorithm", "ranks", "collective", "redop",
+              "forms", "moves", "instructions", "divisible", "uneven"],
 }
 FAULT = ["kind", "rank", "agent", "instruction", "buffer", "chunk", "have", "want", "loc",
          "message"]

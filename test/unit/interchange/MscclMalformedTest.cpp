@@ -151,13 +151,22 @@ TEST_CASE("msccl malformed: places that the collective does not have") {
 
 TEST_CASE("msccl malformed: too much is refused with the number") {
   TestFile file;
-  file.in = file.out = file.scratch = file.chunksPerLoop = 1 << 26;
-  file.gpus = {{{-1, -1, 0, {"cpy i0 o0 x67108864"}}}};
-  CHECK(errorOf(file.text()) == "2:3: unsupported: the steps so far move 67108864 chunks; at most "
-                                "16777216 are read");
+  file.in = file.out = file.scratch = file.chunksPerLoop = 1 << 18;
+  file.gpus = {{{-1, -1, 0, std::vector<std::string>(5, "cpy i0 o0 x262144")}}};
+  CHECK(errorOf(file.text()) == "2:3: unsupported: the steps so far move 1310720 chunks; at most "
+                                "1048896 are read of a file with 5 steps");
+  file.gpus[0][0].steps.resize(4);
+  CHECK(errorOf(file.text()) == "");
   file.in = file.out = file.chunksPerLoop = 1 << 28;
-  CHECK(errorOf(file.text()) == "1:1: unsupported: 1 ranks with 603979776 chunks each: at most "
-                                "268435456 are read");
+  CHECK(errorOf(file.text()) == "1:1: unsupported: 1 ranks with 537133056 chunks each: at most "
+                                "1048832 in all are read of a file with 4 steps");
+  // Numbers out of range say nothing of chunks.
+  TestFile far = small();
+  std::string text = far.text();
+  text.replace(text.find("srcoff=\"0\""), 10, "srcoff=\"4294967296\"");
+  std::vector<interchange::Diagnostic> once;
+  CHECK(!readXml(text, once));
+  CHECK(once.size() == 1);
   std::vector<std::string> steps(100, "s i1 -");
   file = small();
   file.gpus[0][0].steps = steps;

@@ -39,7 +39,9 @@ struct Builder {
     int32_t to = add(src, {true, dst, tag, 0});
     return {to, add(dst, {false, src, tag, 0})};
   }
-  ProgramReport run() { return check(program, contract()); }
+  ProgramReport run(const ProgramCheckOptions &options = {}) {
+    return check(program, contract(), options);
+  }
 };
 
 Instruction copy(Operand from, Operand to) { return transfer({from}, {to}); }
@@ -68,7 +70,30 @@ TEST_CASE("a put that nobody waits for needs a barrier at the exit") {
   ProgramReport report = b.run();
   CHECK(report.ok());
   CHECK(report.exitBarrier);
+  REQUIRE(report.tooLate);
+  CHECK(report.tooLate->owner == 1);
+  CHECK(report.tooLate->access.find("rank 0") == 0);
   CHECK_FALSE(report.batchBarrier); // every micro-batch has its part of `out`
+}
+
+TEST_CASE("an access is too early if nothing was heard from the owner before") {
+  Builder b = put();
+  ProgramCheckOptions options;
+  CHECK_FALSE(b.run(options).tooEarly); // nobody asked
+  options.findsEarly = true;
+  ProgramReport report = b.run(options);
+  CHECK(report.ok());
+  CHECK_FALSE(report.tooLate);
+  REQUIRE(report.tooEarly);
+  CHECK(report.tooEarly->owner == 1);
+  CHECK(report.tooEarly->access.find("rank 0") == 0);
+  // Rank 1 says first that it is there.
+  auto [to, from] = b.link(1, 0, 1);
+  b.agent(1, 0).insert(b.agent(1, 0).begin(), signal(to));
+  b.agent(0, 0).insert(b.agent(0, 0).begin(), wait(from));
+  report = b.run(options);
+  CHECK(report.ok());
+  CHECK_FALSE(report.tooEarly);
 }
 
 TEST_CASE("a get whose owner does not wait for it needs a barrier at the exit") {

@@ -90,6 +90,9 @@ bool hasInOut(AlgorithmOp algorithm);
 
 /// The plain form of a topology.
 model::Topology getModelTopology(TopologyOp topology);
+/// The op that says the same, at the builder's place. Its name has to be free there.
+TopologyOp createTopology(mlir::OpBuilder &builder, mlir::Location loc,
+                          const model::Topology &topology);
 
 inline model::Collective toModel(CollectiveKind k) { return model::Collective(uint32_t(k)); }
 inline model::Reduction toModel(ReductionKind k) { return model::Reduction(uint32_t(k)); }

@@ -20,8 +20,8 @@ def Ccl_TopologyOp : Ccl_Op<"topology", [Symbol, NoTerminator, SingleBlock, Isol
     `reconfigurable(d)`: the fabric can change its links, which takes d microseconds.
 
     - C1: axes have distinct names and sizes of at least 1.
-    - C2: the body holds only `ccl.switch` and `ccl.link`.
-    - C3: switch names are distinct; a link joins existing, different nodes.
+    - C2: the body holds only `ccl.switch`, `ccl.link` and `ccl.resource`.
+    - C3: names of switches and of resources are distinct; a link joins existing, different nodes.
   }];
   let arguments = (ins SymbolNameAttr:$sym_name, StrArrayAttr:$axes, DenseI64ArrayAttr:$sizes,
                        OptionalAttr<F64Attr>:$reconfigurable);
@@ -32,9 +32,30 @@ def Ccl_TopologyOp : Ccl_Op<"topology", [Symbol, NoTerminator, SingleBlock, Isol
 
 def Ccl_SwitchOp : Ccl_Op<"switch", [HasParent<"::ccl::TopologyOp">]> {
   let summary = "a switch of a topology";
-  let description = "It may copy (`multicast`) and combine (`reduce`) what passes through it.";
-  let arguments = (ins StrAttr:$name, UnitAttr:$multicast, UnitAttr:$reduce);
-  let assemblyFormat = "$name (`multicast` $multicast^)? (`reduce` $reduce^)? attr-dict";
+  let description = [{
+    It may copy (`multicast`) and combine (`reduce`) what passes through it. `kind` tells what
+    it stands for: "switch", "nic", "pcie" or "cpu"; all of them forward.
+
+    - C1: the kind is one of these.
+  }];
+  let arguments = (ins StrAttr:$name, UnitAttr:$multicast, UnitAttr:$reduce,
+                       DefaultValuedAttr<StrAttr, "\"switch\"">:$kind);
+  let assemblyFormat =
+      "$name (`multicast` $multicast^)? (`reduce` $reduce^)? (`kind` $kind^)? attr-dict";
+  let hasVerifier = 1;
+}
+
+def Ccl_ResourceOp : Ccl_Op<"resource", [HasParent<"::ccl::TopologyOp">]> {
+  let summary = "what several links of a topology share";
+  let description = [{
+    The links whose `shares` name it carry at most `bandwidth` GB/s together. A name in
+    `shares` without this op means that its links take turns.
+
+    - C1: the bandwidth is positive.
+  }];
+  let arguments = (ins StrAttr:$name, F64Attr:$bandwidth);
+  let assemblyFormat = "$name `bandwidth` custom<Number>($bandwidth) attr-dict";
+  let hasVerifier = 1;
 }
 
 def Ccl_LinkOp : Ccl_Op<"link", [HasParent<"::ccl::TopologyOp">]> {

@@ -73,10 +73,14 @@ LogicalResult TopologyOp::verifyRegions() {
     if (llvm::MulOverflow(ranks, size, ranks) || ranks > (int64_t(1) << 24))
       return emitOpError() << "has too many ranks (limit 16777216)";
   }
-  llvm::StringSet<> switches;
+  llvm::StringSet<> switches, resources;
   for (Operation &op : getBody().front()) {
-    if (!isa<SwitchOp, LinkOp>(op)) // topology_c2
-      return op.emitOpError("is not allowed in a topology: use ccl.switch and ccl.link");
+    if (!isa<SwitchOp, LinkOp, ResourceOp>(op)) // topology_c2
+      return op.emitOpError("is not allowed in a topology: use ccl.switch, ccl.link and "
+                            "ccl.resource");
+    if (auto resource = dyn_cast<ResourceOp>(op))
+      if (!resources.insert(resource.getName()).second) // topology_c3
+        return resource.emitOpError() << "the name \"" << resource.getName() << "\" is taken";
     if (auto sw = dyn_cast<SwitchOp>(op))
       if (!switches.insert(sw.getName()).second) // topology_c3
         return sw.emitOpError() << "the name \"" << sw.getName() << "\" is taken";
@@ -103,6 +107,19 @@ LogicalResult LinkOp::verify() {
   return success();
 }
 
+LogicalResult SwitchOp::verify() {
+  if (!model::parseSwitchKind(getKind())) // switch_c1
+    return emitOpError() << "is of kind \"" << getKind()
+                         << "\"; there are \"switch\", \"nic\", \"pcie\" and \"cpu\"";
+  return success();
+}
+
+LogicalResult ResourceOp::verify() {
+  if (!(getBandwidth().convertToDouble() > 0)) // resource_c1
+    return emitOpError("needs a positive bandwidth (GB/s); without the op, its links take turns");
+  return success();
+}
+
 model::Topology getModelTopology(TopologyOp op) {
   model::Topology t;
   t.name = op.getSymName().str();
@@ -112,7 +129,14 @@ model::Topology getModelTopology(TopologyOp op) {
   llvm::StringMap<int32_t> switches, resources;
   for (auto sw : op.getBody().getOps<SwitchOp>()) {
     switches[sw.getName()] = int32_t(t.nodes());
-    t.switches.push_back({sw.getName().str(), sw.getMulticast(), sw.getReduce()});
+    t.switches.push_back({sw.getName().str(), sw.getMulticast(), sw.getReduce(),
+                          *model::parseSwitchKind(sw.getKind())});
+  }
+  if (auto delay = op.getReconfigurable())
+    t.reconfigurable = delay->convertToDouble();
+  for (auto resource : op.getBody().getOps<ResourceOp>()) {
+    resources[resource.getName()] = int32_t(t.resources.size());
+    t.resources.push_back({resource.getName().str(), resource.getBandwidth().convertToDouble()});
   }
   auto node = [&](Attribute end) {
     if (auto rank = dyn_cast<IntegerAttr>(end))
@@ -129,12 +153,51 @@ model::Topology getModelTopology(TopologyOp op) {
       for (StringRef name : shares->getAsValueRange<StringAttr>()) {
         auto [it, isNew] = resources.try_emplace(name, int32_t(t.resources.size()));
         if (isNew)
-          t.resources.push_back(name.str());
+          t.resources.push_back({name.str()});
         l.resources.push_back(it->second);
       }
     t.links.push_back(std::move(l));
   }
   return t;
+}
+
+TopologyOp createTopology(OpBuilder &builder, Location loc, const model::Topology &topology) {
+  SmallVector<StringRef> axes;
+  SmallVector<int64_t> sizes;
+  for (const model::Axis &axis : topology.axes) {
+    axes.push_back(axis.name);
+    sizes.push_back(axis.size);
+  }
+  FloatAttr delay;
+  if (topology.reconfigurable)
+    delay = builder.getF64FloatAttr(*topology.reconfigurable);
+  auto op = builder.create<TopologyOp>(loc, builder.getStringAttr(topology.name),
+                                       builder.getStrArrayAttr(axes),
+                                       builder.getDenseI64ArrayAttr(sizes), delay);
+  OpBuilder::InsertionGuard guard(builder);
+  builder.createBlock(&op.getBody());
+  for (const model::Switch &s : topology.switches)
+    builder.create<SwitchOp>(loc, builder.getStringAttr(s.name), s.multicast, s.reduce,
+                             builder.getStringAttr(model::name(s.kind)));
+  for (const model::Resource &resource : topology.resources)
+    if (resource.bandwidth > 0)
+      builder.create<ResourceOp>(loc, builder.getStringAttr(resource.name),
+                                 builder.getF64FloatAttr(resource.bandwidth));
+  auto node = [&](int32_t number) -> Attribute {
+    if (number < topology.ranks())
+      return builder.getI64IntegerAttr(number);
+    return builder.getStringAttr(topology.nodeName(number));
+  };
+  for (const model::Link &link : topology.links) {
+    SmallVector<StringRef> shares;
+    for (int32_t resource : link.resources)
+      shares.push_back(topology.resources[size_t(resource)].name);
+    builder.create<LinkOp>(loc, node(link.src), node(link.dst),
+                           builder.getF64FloatAttr(link.bandwidth),
+                           builder.getF64FloatAttr(link.latency),
+                           shares.empty() ? ArrayAttr() : builder.getStrArrayAttr(shares));
+  }
+  return op;
 }
 
 //===----------------------------------------------------------------------===//

@@ -11,17 +11,20 @@ import sys
 
 # Layer: the layers right below it. What those may include, it may include, too.
 BELOW = {
-    "frontend": ["codegen", "runtime"],
+    "frontend": ["codegen", "runtime", "dialect/simulate"],
     "codegen": ["passes", "runtime/plan"],
     "runtime": ["runtime/plan", "dialect/model"],
     "passes": ["dialect", "passes/synthesis/solver"],
     "dialect": ["dialect/model"],
     "passes/synthesis/solver": ["dialect/model"],
     "runtime/plan": ["dialect/model"],
+    "dialect/simulate": ["dialect/bound"],
+    "dialect/bound": ["dialect/model"],
     "dialect/model": [],
 }
-WITHOUT_MLIR = {"runtime", "runtime/plan", "dialect/model", "passes/synthesis/solver"}
-WITHOUT_LLVM = {"runtime/plan", "dialect/model", "passes/synthesis/solver"}
+WITHOUT_LLVM = {"runtime/plan", "dialect/model", "dialect/bound", "dialect/simulate",
+                "passes/synthesis/solver"}
+WITHOUT_MLIR = WITHOUT_LLVM | {"runtime"}
 INCLUDE = re.compile(r'^\s*#\s*include\s+["<]([^">]+)[">]')
 
 

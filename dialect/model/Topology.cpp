@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <limits>
 #include <set>
@@ -82,7 +83,30 @@ std::string checkLink(const Topology &topology, size_t index) {
   return "";
 }
 
+std::string checkResources(const Topology &topology) {
+  std::set<std::string> names;
+  for (const Resource &resource : topology.resources) {
+    if (!names.insert(resource.name).second)
+      return fmt::format("two resources are named {}", resource.name);
+    if (!(resource.bandwidth >= 0) || !std::isfinite(resource.bandwidth))
+      return fmt::format("resource {} has bandwidth {} GB/s, which is negative or not finite",
+                         resource.name, resource.bandwidth);
+  }
+  return "";
+}
+
 } // namespace
+
+constexpr std::array<std::string_view, 4> switchKinds = {"switch", "nic", "pcie", "cpu"};
+
+std::string_view name(SwitchKind kind) { return switchKinds[size_t(kind)]; }
+
+std::optional<SwitchKind> parseSwitchKind(std::string_view text) {
+  auto it = std::find(switchKinds.begin(), switchKinds.end(), text);
+  if (it == switchKinds.end())
+    return std::nullopt;
+  return SwitchKind(it - switchKinds.begin());
+}
 
 int64_t Topology::ranks() const {
   int64_t product = 1;
@@ -118,6 +142,8 @@ std::string Topology::nodeName(int32_t node) const {
 
 std::string Topology::check() const {
   if (std::string error = checkNames(*this); !error.empty())
+    return error;
+  if (std::string error = checkResources(*this); !error.empty())
     return error;
   for (size_t i = 0; i < links.size(); ++i)
     if (std::string error = checkLink(*this, i); !error.empty())

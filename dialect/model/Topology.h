@@ -5,7 +5,9 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace ccl::model {
@@ -22,9 +24,23 @@ struct Link {
   std::vector<int32_t> resources; ///< shared resources, index into Topology::resources
 };
 
+/// What a node that is no rank stands for. It forwards, whatever it is.
+enum class SwitchKind : uint8_t { Switch, Nic, Pcie, Cpu };
+/// "switch", "nic", "pcie", "cpu".
+std::string_view name(SwitchKind kind);
+std::optional<SwitchKind> parseSwitchKind(std::string_view text);
+
 struct Switch {
   std::string name;
   bool multicast = false, reduce = false;
+  SwitchKind kind = SwitchKind::Switch;
+};
+
+/// What several links share: a port, a NIC, the lanes of a slot.
+struct Resource {
+  std::string name;
+  /// GB/s that all of its links have together. 0: they take turns, each with its own bandwidth.
+  double bandwidth = 0;
 };
 
 struct Topology {
@@ -32,7 +48,9 @@ struct Topology {
   std::vector<Axis> axes; ///< slowest first: rank = row-major coordinate
   std::vector<Switch> switches;
   std::vector<Link> links;
-  std::vector<std::string> resources;
+  std::vector<Resource> resources;
+  /// Microseconds in which the fabric can change its links, if it can.
+  std::optional<double> reconfigurable;
 
   int64_t ranks() const;
   int64_t nodes() const { return ranks() + int64_t(switches.size()); }

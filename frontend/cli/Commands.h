@@ -15,6 +15,8 @@ Action addCheck(CLI::App &app);
 Action addConvert(CLI::App &app);
 Action addCompile(CLI::App &app);
 Action addExplain(CLI::App &app);
+Action addTopo(CLI::App &app);
+Action addSim(CLI::App &app);
 Action addInfo(CLI::App &app);
 
 } // namespace ccl::cli

@@ -29,6 +29,8 @@ constexpr Command commands[] = {
     {"convert", "prove, and write as MSCCL XML, MSCCL++ JSON or programs in MLIR", addConvert},
     {"compile", "stop anywhere between algorithm and object code", addCompile},
     {"explain", "say in words what every rank does, and what would run", addExplain},
+    {"topo", "read or name a machine, show it and what no schedule on it can beat", addTopo},
+    {"sim", "say how long a program takes on a topology, and why", addSim},
     {"info", "version, devices, settings, algorithms", addInfo},
 };
 

@@ -7,38 +7,12 @@
 #pragma once
 
 #include "dialect/model/Program.h"
+#include "frontend/interchange/Diagnostic.h"
 
 #include <string>
 #include <vector>
 
 namespace ccl::interchange {
-
-/// A place in a text; both count from 1. 0: the file as a whole.
-struct TextPlace {
-  int32_t line = 0, column = 0;
-  friend bool operator==(const TextPlace &, const TextPlace &) = default;
-};
-
-/// A message about a text, or about a program that is to be written.
-struct Diagnostic {
-  enum class Kind : uint8_t {
-    Warning,    ///< it works here, but not in the systems the format is for; or is odd
-    Malformed,  ///< not a text of this format, or it contradicts itself
-    Unsupported ///< means something that has no counterpart on the other side
-  };
-  Kind kind = Kind::Malformed;
-  TextPlace place;  ///< readers: where
-  int32_t loc = -1; ///< writers: which instruction or buffer, as its `loc`; -1: the program
-  std::string text; ///< one sentence; says what to do, if that is known
-  struct Note {
-    TextPlace place;
-    int32_t loc = -1;
-    std::string text;
-  };
-  std::vector<Note> notes;
-
-  bool isError() const { return kind != Kind::Warning; }
-};
 
 /// How many chunks the buffers of all ranks may have, and how many all instructions together
 /// may move: a proof takes a microsecond and 200 bytes for each, and a short text must not take

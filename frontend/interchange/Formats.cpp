@@ -188,6 +188,10 @@ static void emit(ArrayRef<Diagnostic> diagnostics, function_ref<Location(TextPla
   errors.end();
 }
 
+void emitDiagnostics(ArrayRef<Diagnostic> diagnostics, StringRef fileName, MLIRContext &context) {
+  emit(diagnostics, [&](TextPlace place, int32_t) { return placeIn(fileName, place, context); });
+}
+
 static bool isError(const Diagnostic &diagnostic) { return diagnostic.isError(); }
 
 //===----------------------------------------------------------------------===//
@@ -298,7 +302,7 @@ Imported readFile(Format format, std::unique_ptr<llvm::MemoryBuffer> file, llvm:
       llvm::MemoryBuffer::getMemBufferCopy(forDisplay(file->getBuffer()), fileName), llvm::SMLoc());
   if (!refusal)
     return readForeign(format, file->getBuffer(), fileName, context, warn);
-  emit(*refusal, [&](TextPlace place, int32_t) { return placeIn(fileName, place, context); });
+  emitDiagnostics(*refusal, fileName, context);
   Imported refused;
   refused.verdict = verdictOf(*refusal);
   return refused;

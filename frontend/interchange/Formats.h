@@ -39,6 +39,10 @@ std::string_view name(Runtime runtime);
 std::optional<Runtime> parseRuntime(std::string_view name);
 Format formatFor(Runtime runtime);
 
+/// Says what a reader found in the text of `fileName`: each thing once, and not too many.
+void emitDiagnostics(llvm::ArrayRef<Diagnostic> diagnostics, llvm::StringRef fileName,
+                     mlir::MLIRContext &context);
+
 /// What became of a file.
 struct Imported {
   std::optional<Foreign> foreign;           ///< if the format is not ours

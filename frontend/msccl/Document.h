@@ -7,11 +7,13 @@
 //===----------------------------------------------------------------------===//
 #pragma once
 
-#include "frontend/msccl/Xml.h"
+#include "frontend/interchange/Xml.h"
 
 #include <array>
 
 namespace ccl::msccl {
+
+using interchange::Xml;
 
 enum class Protocol : uint8_t { Simple, LL, LL128 };
 std::string_view name(Protocol protocol);

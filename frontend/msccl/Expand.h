@@ -6,6 +6,7 @@
 //===----------------------------------------------------------------------===//
 #pragma once
 
+#include "frontend/interchange/Foreign.h"
 #include "frontend/msccl/Lanes.h"
 
 namespace ccl::msccl {

@@ -9,6 +9,7 @@
 //===----------------------------------------------------------------------===//
 #pragma once
 
+#include "frontend/interchange/Foreign.h"
 #include "frontend/msccl/Document.h"
 
 namespace ccl::msccl {

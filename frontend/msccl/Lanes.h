@@ -8,6 +8,7 @@
 //===----------------------------------------------------------------------===//
 #pragma once
 
+#include "frontend/interchange/Foreign.h"
 #include "frontend/msccl/Targets.h"
 
 #include <map>

@@ -6,6 +6,7 @@
 //===----------------------------------------------------------------------===//
 #pragma once
 
+#include "dialect/model/Contract.h"
 #include "frontend/msccl/Targets.h"
 
 namespace ccl::msccl {

@@ -4,6 +4,7 @@
 //===----------------------------------------------------------------------===//
 #pragma once
 
+#include "frontend/interchange/Foreign.h"
 #include "frontend/msccl/Targets.h"
 
 namespace ccl::msccl {

@@ -20,7 +20,7 @@ ccl.topology @topology_c1_limit ranks(node = 65536, gpu = 65536) {
 // -----
 
 ccl.topology @topology_c2 ranks(gpu = 2) {
-  // expected-error@+1 {{'arith.constant' op is not allowed in a topology: use ccl.switch and ccl.link}}
+  // expected-error@+1 {{'arith.constant' op is not allowed in a topology: use ccl.switch, ccl.link and ccl.resource}}
   %c = arith.constant 0 : index
 }
 
@@ -30,6 +30,28 @@ ccl.topology @topology_c3_switch ranks(gpu = 2) {
   ccl.switch "sw"
   // expected-error@+1 {{'ccl.switch' op the name "sw" is taken}}
   ccl.switch "sw"
+}
+
+// -----
+
+ccl.topology @topology_c3_resource ranks(gpu = 2) {
+  ccl.resource "nic0" bandwidth 25.0
+  // expected-error@+1 {{'ccl.resource' op the name "nic0" is taken}}
+  ccl.resource "nic0" bandwidth 25.0
+}
+
+// -----
+
+ccl.topology @switch_c1 ranks(gpu = 2) {
+  // expected-error@+1 {{'ccl.switch' op is of kind "hub"; there are "switch", "nic", "pcie" and "cpu"}}
+  ccl.switch "sw" kind "hub"
+}
+
+// -----
+
+ccl.topology @resource_c1 ranks(gpu = 2) {
+  // expected-error@+1 {{'ccl.resource' op needs a positive bandwidth (GB/s)}}
+  ccl.resource "nic0" bandwidth 0.0
 }
 
 // -----

@@ -65,7 +65,7 @@ TEST_CASE("check finds the first thing wrong") {
     error = "the link from rank 0 to sw0 has latency -1 us, which is negative or not finite";
   }
   SUBCASE("resource") {
-    t.resources = {"nic0"};
+    t.resources = {{"nic0"}};
     t.links[0].resources = {1};
     error = "the link from rank 0 to sw0 shares resource 1, which is outside [0, 1)";
   }

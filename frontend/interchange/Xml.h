@@ -5,32 +5,32 @@
 //===----------------------------------------------------------------------===//
 #pragma once
 
-#include "frontend/interchange/Foreign.h"
+#include "frontend/interchange/Diagnostic.h"
 
 #include <memory>
 #include <optional>
 #include <pugixml.hpp>
 #include <string_view>
 
-namespace ccl::msccl {
+namespace ccl::interchange {
 
 class Xml {
 public:
   /// The document, or what is wrong with it: one element at the top, no text between
   /// elements. How long a text may be is for the caller to say.
-  static std::optional<Xml> parse(std::string_view text, interchange::Diagnostic &error);
+  static std::optional<Xml> parse(std::string_view text, Diagnostic &error);
 
   pugi::xml_node root() const { return top; }
   /// Where an element begins.
-  interchange::TextPlace place(pugi::xml_node node) const;
+  TextPlace place(pugi::xml_node node) const;
   /// Where its attribute begins; the element if it has none of this name.
-  interchange::TextPlace place(pugi::xml_node node, const char *attribute) const;
-  interchange::TextPlace place(pugi::xml_attribute attribute) const;
-  interchange::TextPlace placeAt(size_t offset) const;
+  TextPlace place(pugi::xml_node node, const char *attribute) const;
+  TextPlace place(pugi::xml_attribute attribute) const;
+  TextPlace placeAt(size_t offset) const;
 
 private:
   Xml() = default;
-  bool check(interchange::Diagnostic &error);
+  bool check(Diagnostic &error);
 
   std::unique_ptr<char[]> buffer; ///< pugixml rewrites it, in place
   std::unique_ptr<pugi::xml_document> document;
@@ -39,4 +39,4 @@ private:
   std::vector<size_t> lines; ///< offset of every line's beginning
 };
 
-} // namespace ccl::msccl
+} // namespace ccl::interchange

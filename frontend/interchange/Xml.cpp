@@ -1,13 +1,10 @@
-#include "frontend/msccl/Xml.h"
+#include "frontend/interchange/Xml.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 
-namespace ccl::msccl {
-
-using interchange::Diagnostic;
-using interchange::TextPlace;
+namespace ccl::interchange {
 
 static constexpr int depthLimit = 64;
 
@@ -102,4 +99,4 @@ TextPlace Xml::place(pugi::xml_node node, const char *name) const {
   return attribute ? place(attribute) : place(node);
 }
 
-} // namespace ccl::msccl
+} // namespace ccl::interchange

@@ -1,0 +1,309 @@
+#include "frontend/topology/Detect.h"
+
+#include <fmt/format.h>
+#include <hwloc.h>
+#include <hwloc/distances.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <cstdlib>
+#include <cstring>
+#include <map>
+#include <memory>
+
+namespace ccl::topology {
+namespace {
+
+using PciAttributes = hwloc_obj_attr_u::hwloc_pcidev_attr_s;
+
+struct Destroy {
+  void operator()(hwloc_topology_t topology) const { hwloc_topology_destroy(topology); }
+};
+using Loaded = std::unique_ptr<std::remove_pointer_t<hwloc_topology_t>, Destroy>;
+
+Loaded load(const DetectOptions &options) {
+  hwloc_topology_t raw = nullptr;
+  if (hwloc_topology_init(&raw) != 0)
+    return nullptr;
+  Loaded topology(raw);
+  hwloc_topology_set_io_types_filter(raw, HWLOC_TYPE_FILTER_KEEP_IMPORTANT);
+  hwloc_topology_set_type_filter(raw, HWLOC_OBJ_BRIDGE, HWLOC_TYPE_FILTER_KEEP_ALL);
+  const std::string &xml = options.hwlocXml;
+  if (!xml.empty() && hwloc_topology_set_xmlbuffer(raw, xml.c_str(), int(xml.size() + 1)) != 0)
+    return nullptr;
+  if (hwloc_topology_load(raw) != 0)
+    return nullptr;
+  return topology;
+}
+
+class Detector {
+public:
+  Detector(hwloc_topology_t topology, const DetectOptions &options)
+      : topology(topology), options(options) {}
+  Machine run();
+
+private:
+  void addSockets();
+  void addIo(hwloc_obj_t object, int32_t parent);
+  void addPciDevice(hwloc_obj_t object, int32_t parent);
+  void addLinks(const char *name);
+  void addCores();
+  bool hasInteresting(hwloc_obj_t object) const;
+  int32_t socketOf(hwloc_obj_t object);
+  Speed slotOf(const PciAttributes &pci);
+  int32_t add(DeviceKind kind, std::string name) {
+    Device device;
+    device.kind = kind;
+    device.name = std::move(name);
+    return machine.add(std::move(device));
+  }
+
+  hwloc_topology_t topology;
+  const DetectOptions &options;
+  Machine machine;
+  std::vector<std::pair<hwloc_obj_t, int32_t>> sockets; ///< packages, or the machine
+  std::map<hwloc_obj_t, int32_t> gpus;                  ///< PCI devices
+  int64_t unknownSlots = 0, unknownNics = 0;
+};
+
+bool isGpu(hwloc_obj_t object) {
+  if (object->type != HWLOC_OBJ_PCI_DEVICE)
+    return false;
+  const PciAttributes &pci = object->attr->pcidev;
+  // Consoles of service processors are display controllers, too.
+  bool console = pci.vendor_id == 0x1a03 || pci.vendor_id == 0x102b || pci.vendor_id == 0x1234 ||
+                 pci.vendor_id == 0x1b36 || pci.vendor_id == 0x1af4;
+  return ((pci.class_id >> 8) == 0x03 || (pci.class_id >> 8) == 0x12) && !console;
+}
+
+bool isNic(hwloc_obj_t object) {
+  return object->type == HWLOC_OBJ_PCI_DEVICE && (object->attr->pcidev.class_id >> 8) == 0x02;
+}
+
+bool Detector::hasInteresting(hwloc_obj_t object) const {
+  if (isGpu(object) || isNic(object))
+    return true;
+  for (hwloc_obj_t child = object->io_first_child; child; child = child->next_sibling)
+    if (hasInteresting(child))
+      return true;
+  return false;
+}
+
+void Detector::addSockets() {
+  int packages = hwloc_get_nbobjs_by_type(topology, HWLOC_OBJ_PACKAGE);
+  for (int i = 0; i < packages; ++i)
+    sockets.emplace_back(hwloc_get_obj_by_type(topology, HWLOC_OBJ_PACKAGE, unsigned(i)),
+                         add(DeviceKind::Cpu, fmt::format("cpu{}", i)));
+  if (packages <= 0)
+    sockets.emplace_back(hwloc_get_root_obj(topology), add(DeviceKind::Cpu, "cpu0"));
+  for (auto [from, a] : sockets)
+    for (auto [to, b] : sockets) {
+      if (a == b)
+        continue;
+      const char *vendor = hwloc_obj_get_info_by_name(from, "CPUVendor");
+      const char *family = hwloc_obj_get_info_by_name(from, "CPUFamilyNumber");
+      const char *model = hwloc_obj_get_info_by_name(from, "CPUModelNumber");
+      machine.cable(a, b,
+                    socketSpeed(vendor ? "x86_64" : "", vendor ? vendor : "",
+                                family ? std::atoi(family) : 0, model ? std::atoi(model) : 0));
+    }
+  if (sockets.size() > 1)
+    machine.notes.push_back("between sockets NCCL's figure holds for both rates");
+}
+
+int32_t Detector::socketOf(hwloc_obj_t object) {
+  for (auto [package, device] : sockets)
+    if (object->cpuset && package->cpuset &&
+        hwloc_bitmap_intersects(object->cpuset, package->cpuset))
+      return device;
+  return sockets.front().second;
+}
+
+/// hwloc gives the payload in GB/s of what the slot has negotiated: lanes x 0.985 from PCIe 3 on.
+Speed Detector::slotOf(const PciAttributes &pci) {
+  if (!(pci.linkspeed > 0)) {
+    ++unknownSlots;
+    return *pcieSlot(3);
+  }
+  // Lanes are a power of two, so the nearest of the possible ones says speed and width. Of equal
+  // ones the fewer lanes: their nominal and NCCL's figures agree anyway.
+  Speed best;
+  double distance = 0;
+  for (double speed : {2.5, 5., 8., 16., 32., 64.})
+    for (int lanes = 1; lanes <= 16; lanes *= 2) {
+      Speed lane = *pcieLane(speed) * lanes;
+      double payload = speed <= 5 ? lane.nominal : lane.nominal * 128 / 130;
+      double off = std::abs(std::log(payload / double(pci.linkspeed)));
+      if (best.nominal == 0 || off < distance) {
+        best = lane;
+        distance = off;
+      }
+    }
+  return best;
+}
+
+void Detector::addPciDevice(hwloc_obj_t object, int32_t parent) {
+  const PciAttributes &pci = object->attr->pcidev;
+  if (isGpu(object)) {
+    int32_t device = add(DeviceKind::Gpu, fmt::format("gpu{}", gpus.size()));
+    machine.devices.back().order = int64_t(gpus.size());
+    gpus[object] = device;
+    machine.connect(device, parent, slotOf(pci));
+    const char *name = hwloc_obj_get_info_by_name(object, "PCIDevice");
+    machine.notes.push_back(fmt::format("gpu{}: {}, PCI {:04x}:{:02x}:{:02x}.{}", gpus.size() - 1,
+                                        name ? name : "unknown product", pci.domain, pci.bus,
+                                        pci.dev, unsigned(pci.func)));
+    return;
+  }
+  std::string name =
+      fmt::format("nic{:04x}:{:02x}:{:02x}.{}", pci.domain, pci.bus, pci.dev, unsigned(pci.func));
+  for (hwloc_obj_t child = object->io_first_child; child; child = child->next_sibling)
+    if (child->type == HWLOC_OBJ_OS_DEVICE && child->name &&
+        (child->attr->osdev.type == HWLOC_OBJ_OSDEV_OPENFABRICS ||
+         child->attr->osdev.type == HWLOC_OBJ_OSDEV_NETWORK)) {
+      name = child->name;
+      if (child->attr->osdev.type == HWLOC_OBJ_OSDEV_OPENFABRICS)
+        break;
+    }
+  ++unknownNics;
+  machine.connect(add(DeviceKind::Nic, name), parent, slotOf(pci));
+}
+
+void Detector::addIo(hwloc_obj_t object, int32_t parent) {
+  for (hwloc_obj_t child = object->io_first_child; child; child = child->next_sibling) {
+    if (!hasInteresting(child))
+      continue;
+    if (isGpu(child) || isNic(child)) {
+      addPciDevice(child, parent);
+      continue;
+    }
+    if (child->type != HWLOC_OBJ_BRIDGE)
+      continue;
+    const hwloc_obj_attr_u &attr = *child->attr;
+    bool bridge = attr.bridge.upstream_type == HWLOC_OBJ_BRIDGE_PCI;
+    // A port that only one device hangs at is the slot.
+    int things = 0;
+    for (hwloc_obj_t below = child->io_first_child; below; below = below->next_sibling)
+      things += hasInteresting(below);
+    int32_t node = parent;
+    if (bridge && things > 1) {
+      const PciAttributes &pci = attr.bridge.upstream.pci;
+      node = add(DeviceKind::Pcie, fmt::format("pci{:04x}:{:02x}:{:02x}.{}", pci.domain, pci.bus,
+                                               pci.dev, unsigned(pci.func)));
+      machine.connect(node, parent, slotOf(pci));
+    }
+    addIo(child, node);
+  }
+}
+
+/// hwloc's matrices of link bandwidths, MB/s, between GPUs' devices of NVML or ROCm SMI. All that
+/// is no GPU in them is a port of an NVSwitch; the switches count as one.
+void Detector::addLinks(const char *name) {
+  unsigned count = 1;
+  hwloc_distances_s *matrix = nullptr;
+  if (hwloc_distances_get_by_name(topology, name, &count, &matrix, 0) != 0 || count == 0)
+    return;
+  int32_t middle = -1;
+  std::vector<int32_t> devices;
+  for (unsigned i = 0; i < matrix->nbobjs; ++i) {
+    hwloc_obj_t object = matrix->objs[i];
+    while (object && !gpus.contains(object))
+      object = object->parent;
+    if (!object && middle < 0)
+      middle = add(DeviceKind::Switch, "nvswitch");
+    devices.push_back(object ? gpus[object] : middle);
+  }
+  std::map<std::pair<int32_t, int32_t>, double> speeds;
+  for (unsigned a = 0; a < matrix->nbobjs; ++a)
+    for (unsigned b = 0; b < matrix->nbobjs; ++b)
+      if (devices[a] != devices[b])
+        speeds[{devices[a], devices[b]}] += double(matrix->values[a * matrix->nbobjs + b]) / 1000;
+  for (auto [ends, speed] : speeds)
+    if (speed > 0)
+      machine.cable(ends.first, ends.second, {speed, speed});
+  machine.notes.push_back(fmt::format("links between GPUs are hwloc's {}", name));
+  hwloc_distances_release(topology, matrix);
+}
+
+void Detector::addCores() {
+  int numas = hwloc_get_nbobjs_by_type(topology, HWLOC_OBJ_NUMANODE);
+  int cores = hwloc_get_nbobjs_by_type(topology, HWLOC_OBJ_CORE);
+  hwloc_obj_type_t type = numas > 1   ? HWLOC_OBJ_NUMANODE
+                          : cores > 0 ? HWLOC_OBJ_CORE
+                                      : HWLOC_OBJ_PU;
+  machine.rankName = numas > 1 ? "numa" : "core";
+  bool measured = options.copySpeed <= 0;
+  double speed = measured ? measureCopySpeed() : options.copySpeed;
+  for (int i = 0; i < hwloc_get_nbobjs_by_type(topology, type); ++i) {
+    hwloc_obj_t object = hwloc_get_obj_by_type(topology, type, unsigned(i));
+    int32_t device = add(DeviceKind::Gpu, fmt::format("{}{}", machine.rankName, i));
+    machine.devices.back().order = i;
+    machine.connect(device, socketOf(object), {speed, speed});
+  }
+  machine.notes.push_back(
+      fmt::format("no GPU was found: ranks are the {}", numas > 1 ? "NUMA domains" : "cores"));
+  machine.missing.push_back(
+      fmt::format("the speed of memory between ranks: taken as what one core copies, {:.3g} GB/s{}",
+                  speed, measured ? ", measured just now" : ""));
+}
+
+Machine Detector::run() {
+  machine.name = "detected";
+  addSockets();
+  // Host bridges hang below any object that has memory or cores.
+  std::vector<hwloc_obj_t> work = {hwloc_get_root_obj(topology)};
+  while (!work.empty()) {
+    hwloc_obj_t object = work.back();
+    work.pop_back();
+    if (object->io_arity > 0)
+      addIo(object, socketOf(object));
+    for (unsigned i = object->arity; i-- > 0;)
+      work.push_back(object->children[i]);
+  }
+  if (gpus.empty())
+    addCores();
+  addLinks("NVLinkBandwidth");
+  addLinks("XGMIBandwidth");
+  if (!gpus.empty() && machine.cables.size() > 0 && gpus.size() > 1)
+    machine.missing.push_back(
+        "links between GPUs beyond PCI Express, unless hwloc was built with "
+        "the GPUs' library: `nvidia-smi topo -m` or `rocm-smi --showtopo` say "
+        "more");
+  if (unknownSlots > 0)
+    machine.missing.push_back("speed and width of " +
+                              counted(unknownSlots, "PCI slot", "PCI slots") +
+                              ": taken as PCIe 3 x16");
+  if (unknownNics > 0)
+    machine.missing.push_back(missingNetSpeed(unknownNics, {}));
+  return std::move(machine);
+}
+
+} // namespace
+
+double measureCopySpeed() {
+  constexpr size_t bytes = size_t(32) << 20;
+  std::vector<char> from(bytes, 1), to(bytes);
+  double best = 0;
+  for (int repeat = 0; repeat < 5; ++repeat) {
+    auto begin = std::chrono::steady_clock::now();
+    std::memcpy(to.data(), from.data(), bytes);
+    from[size_t(repeat)] = char(to[bytes - 1] + repeat); // so that no copy can be left out
+    std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
+    if (took.count() > 0)
+      best = std::max(best, double(bytes) / took.count() / 1e9);
+  }
+  return best > 0 ? best : 1;
+}
+
+Machine detect(const DetectOptions &options) {
+  Loaded topology = load(options);
+  if (topology)
+    return Detector(topology.get(), options).run();
+  Machine machine;
+  machine.name = "detected";
+  machine.missing.push_back("everything: hwloc could not read this machine");
+  return machine;
+}
+
+} // namespace ccl::topology

@@ -309,14 +309,15 @@ Plan stuckPlan() {
   return plan;
 }
 
-/// What both ranks are told. `count`, the time-out and the like are in `args`; a rank that is
+/// What both ranks are told. `count`, the time-out and the like are in `common`; a rank that is
 /// back calls after(its member).
 std::vector<std::string> launchAll(
-    const std::shared_ptr<LoadedProgram> &program, LaunchArgs args,
+    const std::shared_ptr<LoadedProgram> &program, const LaunchArgs &common,
     const std::function<void(Member &)> &after = [](Member &) {}) {
   auto members = llvm::cantFail(Member::createThreads(2, {}));
   std::vector<std::string> messages(2);
-  llvm::cantFail(onEveryRank(2, [&, args](int64_t rank) mutable {
+  llvm::cantFail(onEveryRank(2, [&](int64_t rank) {
+    LaunchArgs args = common; // the ranks run at the same time
     std::vector<int32_t> in(size_t(args.count), 1), out(size_t(args.count));
     args.in = in.data();
     args.out = out.data();

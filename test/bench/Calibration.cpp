@@ -1,7 +1,7 @@
 // How well cost curves tell times that they were not fitted to: `./dev bench calibration FILE...`.
 //
-// Every curve of every file (nccl-tests' output or CSV, dialect/simulate/Measurements.h) is fitted on
-// 24 sizes, spread over the logarithm, and judged on the others. Prints the tables of
+// Every curve of every file (nccl-tests' output or CSV, dialect/simulate/Measurements.h) is fitted
+// on 24 sizes, spread over the logarithm, and judged on the others. Prints the tables of
 // docs/calibration.md. The last column is what somebody reaches who knows the other times, too: of
 // all ways to cut the same 24 sizes into up to four runs, with the lines that `fit` finds for three
 // values of jitter and with borders at any of four places between two sizes, the one with the least

@@ -9,8 +9,9 @@ using namespace mlir;
 namespace ccl {
 namespace {
 
-int64_t floorMod(int64_t a, int64_t b) { return ((a % b) + b) % b; }
-int64_t floorDiv(int64_t a, int64_t b) { return (a - floorMod(a, b)) / b; }
+// b is positive; neither may overflow, whatever a is.
+int64_t floorMod(int64_t a, int64_t b) { return a % b < 0 ? a % b + b : a % b; }
+int64_t floorDiv(int64_t a, int64_t b) { return a / b - (a % b < 0); }
 
 /// A total order that does not depend on addresses: dimensions, symbols, then the rest.
 int compare(AffineExpr a, AffineExpr b) {
@@ -309,7 +310,7 @@ int64_t evaluateIndex(AffineExpr e, ArrayRef<int64_t> inputs, unsigned numDims) 
     case AffineExprKind::Mul: return l * r;
     case AffineExprKind::Mod: return r > 0 ? floorMod(l, r) : -1;
     case AffineExprKind::FloorDiv: return r > 0 ? floorDiv(l, r) : -1;
-    default: return r > 0 ? -floorDiv(-l, r) : -1;
+    default: return r > 0 ? l / r + (l % r > 0) : -1; // ceildiv
     }
   }
   }

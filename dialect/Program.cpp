@@ -29,11 +29,15 @@ ParseResult ProgramOp::parse(OpAsmParser &p, OperationState &state) {
   SmallVector<int64_t> ranks;
   auto interval = [&]() -> ParseResult {
     int64_t low, high;
+    SMLoc place = p.getCurrentLocation();
     if (p.parseInteger(low))
       return failure();
-    high = low + 1;
-    if (succeeded(p.parseOptionalKeyword("to")) && p.parseInteger(high))
-      return failure();
+    if (succeeded(p.parseOptionalKeyword("to"))) {
+      if (p.parseInteger(high))
+        return failure();
+    } else if (llvm::AddOverflow(low, int64_t(1), high)) {
+      return p.emitError(place) << "there is no rank " << low;
+    }
     ranks.append({low, high});
     return success();
   };

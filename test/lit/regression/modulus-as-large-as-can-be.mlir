@@ -13,3 +13,6 @@ ccl.program @a.p(%me) of @a ranks(0 to 2) {
     ccl.transfer from %x[%me] to %next
   }
 }
+
+// RUN: sed 's/ranks(0 to 2)/ranks(9223372036854775807)/' %s | not ccl-opt 2>&1 | FileCheck %s --check-prefix=RANK
+// RANK: error: custom op 'ccl.program' there is no rank 9223372036854775807

@@ -372,38 +372,3 @@ TEST_CASE("all_reduce: larger fabrics by symmetry") {
   CHECK(std::abs(grid.algbw / (32.0 / 17) - 1) < 1e-9);
   CHECK(grid.exact);
 }
-
-TEST_CASE("all_reduce: one rank, and ranks that do not reach each other") {
-  Fabric alone = makeFabric(ranks({1}));
-  BandwidthBound none = allReduceBound(alone, trivialOrbits(alone));
-  CHECK(std::isinf(none.algbw));
-  CHECK(none.exact);
-  CHECK(verify(alone, none) == "");
-  // Two pairs, and one link from the first to the second.
-  Topology t = ranks({4});
-  join(t, 0, 1, 5);
-  join(t, 2, 3, 5);
-  addLink(t, 1, 2, 5);
-  Fabric fabric = makeFabric(t);
-  BandwidthBound apart = allReduceBound(fabric, trivialOrbits(fabric));
-  CHECK(apart.algbw == 0);
-  CHECK(apart.attained == 0);
-  CHECK(apart.exact);
-  CHECK(verify(fabric, apart) == "");
-}
-
-TEST_CASE("all_reduce: what a graph cannot say makes the bound not exact") {
-  Fabric fabric = makeFabric(torus({3}));
-  fabric.exact = false;
-  fabric.rounding = 1e-4;
-  BandwidthBound bound = allReduceBound(fabric, trivialOrbits(fabric));
-  CHECK(!bound.exact);
-  CHECK(bound.attained < bound.algbw);
-  CHECK(bound.attained > bound.algbw * (1 - 1e-3));
-  CHECK(verify(fabric, bound) == "");
-  fabric.relaxed = true;
-  BandwidthBound relaxed = allReduceBound(fabric, trivialOrbits(fabric));
-  CHECK(relaxed.algbw == bound.algbw);
-  CHECK(relaxed.attained == 0);
-  CHECK(!relaxed.exact);
-}

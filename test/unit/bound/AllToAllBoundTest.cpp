@@ -239,37 +239,41 @@ TEST_CASE("all_to_all: no time gives a bound still") {
   CHECK(bound.attained <= 5.0 / 6 * (1 + 1e-9));
 }
 
-TEST_CASE("all_to_all: one rank, and ranks that do not reach each other") {
-  Fabric alone = makeFabric(ranks({1}));
-  BandwidthBound none = allToAllBound(alone, trivialOrbits(alone));
-  CHECK(std::isinf(none.algbw));
-  CHECK(none.exact);
-  CHECK(verify(alone, none) == "");
-  // Two pairs, and one link from the first to the second.
-  Topology t = ranks({4});
-  join(t, 0, 1, 5);
-  join(t, 2, 3, 5);
-  addLink(t, 1, 2, 5);
-  Fabric fabric = makeFabric(t);
-  BandwidthBound apart = allToAllBound(fabric, trivialOrbits(fabric));
-  CHECK(apart.algbw == 0);
-  CHECK(apart.attained == 0);
-  CHECK(apart.exact);
-  CHECK(verify(fabric, apart) == "");
+TEST_CASE("all_reduce and all_to_all: one rank, and ranks that do not reach each other") {
+  for (auto compute : {allReduceBound, allToAllBound}) {
+    Fabric alone = makeFabric(ranks({1}));
+    BandwidthBound none = compute(alone, trivialOrbits(alone), {});
+    CHECK(std::isinf(none.algbw));
+    CHECK(none.exact);
+    CHECK(verify(alone, none) == "");
+    // Two pairs, and one link from the first to the second.
+    Topology t = ranks({4});
+    join(t, 0, 1, 5);
+    join(t, 2, 3, 5);
+    addLink(t, 1, 2, 5);
+    Fabric fabric = makeFabric(t);
+    BandwidthBound apart = compute(fabric, trivialOrbits(fabric), {});
+    CHECK(apart.algbw == 0);
+    CHECK(apart.attained == 0);
+    CHECK(apart.exact);
+    CHECK(verify(fabric, apart) == "");
+  }
 }
 
-TEST_CASE("all_to_all: what a graph cannot say makes the bound not exact") {
-  Fabric fabric = makeFabric(torus({3}));
-  fabric.exact = false;
-  fabric.rounding = 1e-4;
-  BandwidthBound bound = allToAllBound(fabric, trivialOrbits(fabric));
-  CHECK(!bound.exact);
-  CHECK(bound.attained < bound.algbw);
-  CHECK(bound.attained > bound.algbw * (1 - 1e-3));
-  CHECK(verify(fabric, bound) == "");
-  fabric.relaxed = true;
-  BandwidthBound relaxed = allToAllBound(fabric, trivialOrbits(fabric));
-  CHECK(relaxed.algbw == bound.algbw);
-  CHECK(relaxed.attained == 0);
-  CHECK(!relaxed.exact);
+TEST_CASE("all_reduce and all_to_all: what a graph cannot say makes the bound not exact") {
+  for (auto compute : {allReduceBound, allToAllBound}) {
+    Fabric fabric = makeFabric(torus({3}));
+    fabric.exact = false;
+    fabric.rounding = 1e-4;
+    BandwidthBound bound = compute(fabric, trivialOrbits(fabric), {});
+    CHECK(!bound.exact);
+    CHECK(bound.attained < bound.algbw);
+    CHECK(bound.attained > bound.algbw * (1 - 1e-3));
+    CHECK(verify(fabric, bound) == "");
+    fabric.relaxed = true;
+    BandwidthBound relaxed = compute(fabric, trivialOrbits(fabric), {});
+    CHECK(relaxed.algbw == bound.algbw);
+    CHECK(relaxed.attained == 0);
+    CHECK(!relaxed.exact);
+  }
 }

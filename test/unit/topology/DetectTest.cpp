@@ -1,5 +1,6 @@
 #include "frontend/topology/Detect.h"
 #include "frontend/topology/Read.h"
+#include "test/unit/topology/Files.h"
 
 #include <doctest/doctest.h>
 #include <hwloc.h>
@@ -8,6 +9,7 @@
 
 using namespace ccl;
 using namespace ccl::topology;
+using namespace ccl::test;
 
 namespace {
 
@@ -49,15 +51,6 @@ std::string withDevices(std::string xml, const char *gpuSpeed) {
         xml.rfind("</object>", xml.find("<support") == xml.npos ? xml.npos : xml.find("<support"));
   REQUIRE(end != xml.npos);
   return xml.insert(end, devices);
-}
-
-double nominal(const Machine &machine, std::string_view from, std::string_view to) {
-  double sum = 0;
-  for (const Cable &cable : machine.cables)
-    if (machine.devices[size_t(cable.from)].name == from &&
-        machine.devices[size_t(cable.to)].name == to)
-      sum += cable.speed.nominal;
-  return sum;
 }
 
 } // namespace

@@ -1,6 +1,8 @@
 //===- Files.h - Collections of real machines' files, where they are there -----------===//
 #pragma once
 
+#include "frontend/topology/Machine.h"
+
 #include <algorithm>
 #include <doctest/doctest.h>
 #include <filesystem>
@@ -32,6 +34,29 @@ inline std::vector<std::filesystem::path> corpusFiles(const std::string &folder,
   if (files.empty())
     MESSAGE("skipped: there is no " << path.string());
   return files;
+}
+
+inline double speed(const topology::Machine &machine, std::string_view from, std::string_view to,
+                    topology::Rates rates) {
+  double sum = 0;
+  for (const topology::Cable &cable : machine.cables)
+    if (machine.devices[size_t(cable.from)].name == from &&
+        machine.devices[size_t(cable.to)].name == to)
+      sum += cable.speed.at(rates);
+  return sum;
+}
+inline double nominal(const topology::Machine &machine, std::string_view from,
+                      std::string_view to) {
+  return speed(machine, from, to, topology::Rates::Nominal);
+}
+inline double effective(const topology::Machine &machine, std::string_view from,
+                        std::string_view to) {
+  return speed(machine, from, to, topology::Rates::Effective);
+}
+
+inline bool mentions(const std::vector<std::string> &texts, std::string_view words) {
+  return std::any_of(texts.begin(), texts.end(),
+                     [&](const std::string &text) { return text.find(words) != text.npos; });
 }
 
 } // namespace ccl::test

@@ -8,6 +8,7 @@
 
 using namespace ccl;
 using namespace ccl::topology;
+using namespace ccl::test;
 
 namespace {
 
@@ -20,26 +21,6 @@ Machine read(std::string_view text, const Assume &assume = {}) {
 }
 
 /// Speed of the cables between two devices by name; 0 if there is none.
-double speed(const Machine &machine, std::string_view from, std::string_view to, Rates rates) {
-  double sum = 0;
-  for (const Cable &cable : machine.cables)
-    if (machine.devices[size_t(cable.from)].name == from &&
-        machine.devices[size_t(cable.to)].name == to)
-      sum += cable.speed.at(rates);
-  return sum;
-}
-double nominal(const Machine &machine, std::string_view from, std::string_view to) {
-  return speed(machine, from, to, Rates::Nominal);
-}
-double effective(const Machine &machine, std::string_view from, std::string_view to) {
-  return speed(machine, from, to, Rates::Effective);
-}
-
-bool mentions(const std::vector<std::string> &texts, std::string_view words) {
-  return std::any_of(texts.begin(), texts.end(),
-                     [&](const std::string &text) { return text.find(words) != text.npos; });
-}
-
 /// Two GPUs below a bridge, one at the socket, with links between them as given.
 std::string system(std::string_view links0, std::string_view links1, std::string_view more = "") {
   return fmt::format(R"(<system version='1'>

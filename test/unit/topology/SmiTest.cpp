@@ -8,6 +8,7 @@
 
 using namespace ccl;
 using namespace ccl::topology;
+using namespace ccl::test;
 
 namespace {
 
@@ -23,20 +24,6 @@ Machine read(std::string_view text, const Assume &assume = {}) {
   REQUIRE_MESSAGE(machine, (diagnostics.empty() ? "" : diagnostics[0].text));
   CHECK(diagnostics.empty());
   return *machine;
-}
-
-double nominal(const Machine &machine, std::string_view from, std::string_view to) {
-  double sum = 0;
-  for (const Cable &cable : machine.cables)
-    if (machine.devices[size_t(cable.from)].name == from &&
-        machine.devices[size_t(cable.to)].name == to)
-      sum += cable.speed.nominal;
-  return sum;
-}
-
-bool mentions(const std::vector<std::string> &texts, std::string_view words) {
-  return std::any_of(texts.begin(), texts.end(),
-                     [&](const std::string &text) { return text.find(words) != text.npos; });
 }
 
 bool isMatrixLine(const std::string &line) {

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <thread>
 
 namespace ccl::model {
 
@@ -45,38 +46,54 @@ void TreePairs::startFromHalves() {
   best = factor;
 }
 
-/// The largest factor for the root rates, at most `factor`.
-double TreePairs::scale(const TreeRates &rates, double factor) {
-  std::vector<PricedCut> found;
-  broadcast.load(rates);
-  for (int32_t terminal : broadcastTo)
-    if (!late())
-      factor = broadcast.scale(rates, terminal, factor, found);
-  if (mirror.empty()) {
-    reduce.load(rates);
-    for (int32_t terminal : reduceFrom)
-      if (!late())
-        factor = reduce.scale(rates, terminal, factor, found);
+/// The smaller result of `work` for trees that broadcast and, if these are not the same the other
+/// way round, for trees that reduce: at the same time where that pays. Adds the cuts found.
+double TreePairs::bothWays(const std::function<double(Half &)> &work) {
+  Half halves[] = {{broadcast, broadcastTo, {}}, {reduce, reduceFrom, {}}};
+  double results[2];
+  auto run = [&](size_t half) { results[half] = work(halves[half]); };
+  if (!mirror.empty()) {
+    run(0);
+    results[1] = results[0];
+  } else if (fabric.arcs.size() * broadcastTo.size() <= 4096) {
+    run(0);
+    run(1);
+  } else {
+    std::jthread other([&] { run(1); });
+    run(0);
   }
-  for (PricedCut &cut : found)
-    addCut(std::move(cut));
-  return late() ? 0 : factor;
+  for (Half &half : halves)
+    for (PricedCut &cut : half.found)
+      addCut(std::move(cut));
+  return late() ? 0 : std::min(results[0], results[1]);
 }
 
-bool TreePairs::feasible(const TreeRates &rates) {
-  std::vector<PricedCut> found;
-  bool violated = false;
-  broadcast.load(rates);
-  for (int32_t terminal : broadcastTo)
-    violated |= late() || broadcast.separate(terminal, found);
-  if (mirror.empty()) {
-    reduce.load(rates);
-    for (int32_t terminal : reduceFrom)
-      violated |= late() || reduce.separate(terminal, found);
-  }
-  for (PricedCut &cut : found)
-    addCut(std::move(cut));
-  return !violated;
+/// The largest factor for the root rates, at most `most`.
+double TreePairs::scale(const TreeRates &rates, double most) {
+  return bothWays([&](Half &half) {
+    half.cuts.load(rates);
+    double factor = most;
+    for (int32_t terminal : half.terminals)
+      if (!late())
+        factor = half.cuts.scale(rates, terminal, factor, half.found);
+    return factor;
+  });
+}
+
+/// The share of its root rates for which there is room. Less than 1: some cut is violated.
+double TreePairs::roomFor(const TreeRates &rates) {
+  return bothWays([&](Half &half) {
+    half.cuts.load(rates);
+    std::vector<int32_t> violated;
+    for (int32_t terminal : half.terminals)
+      if (!late() && half.cuts.separate(terminal, half.found))
+        violated.push_back(terminal);
+    double factor = violated.empty() ? 1 : 1 - 1e-15;
+    for (int32_t terminal : violated)
+      if (!late())
+        factor = half.cuts.scale(rates, terminal, factor, half.found);
+    return factor;
+  });
 }
 
 void TreePairs::keepDuals() {
@@ -136,7 +153,7 @@ void TreePairs::solve() {
     if (best >= value * enough)
       break;
     // Near the end nothing is gained by steps in between.
-    const double step = all || best >= value * (1 - 1e-4) ? 1 : 0.5;
+    const double step = all || best >= value * (1 - 1e-4) ? 1 : 0.75;
     TreeRates next = solution();
     auto mix = [&](std::vector<double> &to, const std::vector<double> &from) {
       for (size_t i = 0; i < to.size(); ++i)
@@ -145,10 +162,13 @@ void TreePairs::solve() {
     mix(next.root, center.root);
     mix(next.broadcast, center.broadcast);
     mix(next.reduce, center.reduce);
-    bool fits = feasible(next);
-    if (fits) {
+    const double room = roomFor(next), reached = room * (best + step * (value - best));
+    const bool fits = room == 1;
+    if (reached > best) {
+      for (double &root : next.root)
+        root *= room;
       center = std::move(next);
-      best += step * (value - best);
+      best = reached;
     }
     if (step == 1 && (fits || solvedWith == cuts.size()))
       break; // solved, or as near as the solver's tolerance is

@@ -15,8 +15,8 @@ namespace ccl::model {
 ConcurrentFlow::ConcurrentFlow(const Fabric &fabric, const Orbits &orbits,
                                const BoundOptions &options)
     : fabric(fabric), orbits(orbits), options(options), capacity(size_t(orbits.arcOrbits), 0),
-      ways(fabric), integers(fabric.arcs.size(), 1), work(threads),
-      arcLoads(threads, std::vector<double>(fabric.arcs.size(), 0)) {
+      arcsIn(size_t(orbits.arcOrbits), 0), ways(fabric), integers(fabric.arcs.size(), 1),
+      work(threads), arcLoads(threads, std::vector<double>(fabric.arcs.size(), 0)) {
   std::vector<int32_t> sourceOf(size_t(orbits.nodeOrbits), -1);
   for (int32_t rank = 0; rank < fabric.ranks; ++rank) {
     int32_t &source = sourceOf[size_t(orbits.ofNode[size_t(rank)])];
@@ -26,17 +26,31 @@ ConcurrentFlow::ConcurrentFlow(const Fabric &fabric, const Orbits &orbits,
     }
     ++sources[size_t(source)].count;
   }
-  for (size_t i = 0; i < fabric.arcs.size(); ++i)
+  for (size_t i = 0; i < fabric.arcs.size(); ++i) {
     capacity[size_t(orbits.ofArc[i])] += double(fabric.arcs[i].capacity);
+    ++arcsIn[size_t(orbits.ofArc[i])];
+  }
 }
 
-/// So that all arcs together cost 1 when they are full, and each the same.
 std::vector<double> ConcurrentFlow::uniformPrices() const {
   std::vector<double> result(kinds(), 0);
   for (size_t kind = 0; kind < kinds(); ++kind)
     if (capacity[kind] > 0)
-      result[kind] = 1 / capacity[kind];
+      result[kind] = arcsIn[kind] / capacity[kind];
   return result;
+}
+
+double ConcurrentFlow::softPrices(const std::vector<double> &loads, double sharpness,
+                                  std::vector<double> &prices) const {
+  double fullest = 0;
+  for (size_t kind = 0; kind < kinds(); ++kind)
+    if (capacity[kind] > 0)
+      fullest = std::max(fullest, loads[kind] / capacity[kind]);
+  for (size_t kind = 0; kind < kinds(); ++kind)
+    if (capacity[kind] > 0)
+      prices[kind] = std::exp(sharpness * (loads[kind] / capacity[kind] / fullest - 1)) *
+                     arcsIn[kind] / capacity[kind];
+  return fullest;
 }
 
 void ConcurrentFlow::setPrices(const std::vector<double> &prices) {
@@ -49,14 +63,16 @@ void ConcurrentFlow::setPrices(const std::vector<double> &prices) {
   ways.setPrices(integers);
 }
 
-ConcurrentFlow::Flow ConcurrentFlow::cheapest(size_t begin, size_t end) {
+double ConcurrentFlow::runAll(size_t begin, size_t end,
+                              const std::function<void(size_t, const Source &)> &then) {
   // Every thread has a fixed share and sums are taken in a fixed order: always the same result.
   double cost[threads] = {};
   auto share = [&](size_t thread) {
     for (size_t s = begin + thread; s < end; s += threads) {
       ways.run(sources[s].rank, work[thread]);
       cost[thread] += double(ways.distanceToRanks(work[thread])) * double(sources[s].count);
-      ways.addLoads(sources[s].rank, double(sources[s].count), work[thread], arcLoads[thread]);
+      if (then)
+        then(thread, sources[s]);
     }
   };
   if (end - begin > 1 && fabric.arcs.size() * (end - begin) > 4096) {
@@ -67,12 +83,19 @@ ConcurrentFlow::Flow ConcurrentFlow::cheapest(size_t begin, size_t end) {
     share(1);
   }
   runs += int64_t(end - begin);
+  return (cost[0] + cost[1]) * unitPrice;
+}
+
+ConcurrentFlow::Flow ConcurrentFlow::cheapest(size_t begin, size_t end) {
   Flow flow{std::vector<double>(kinds(), 0), 0};
+  flow.cost = runAll(begin, end, [&](size_t thread, const Source &source) {
+    ways.countWays(source.rank, work[thread]);
+    ways.addLoads(source.rank, double(source.count), work[thread], arcLoads[thread]);
+  });
   for (size_t thread = 0; thread < threads; ++thread) {
     for (size_t i = 0; i < fabric.arcs.size(); ++i)
       flow.loads[size_t(orbits.ofArc[i])] += arcLoads[thread][i];
     std::fill(arcLoads[thread].begin(), arcLoads[thread].end(), 0);
-    flow.cost += cost[thread] * unitPrice;
   }
   return flow;
 }
@@ -139,7 +162,7 @@ void ConcurrentFlow::decompose() {
     // Duals of a degenerate program may be far from all prices that prove much; prices that grow
     // with the load are not.
     if (round > 0 && !closed(options.gap)) {
-      softPrices(mixed, capacity, 30, soft);
+      softPrices(mixed, 30, soft);
       addFlows(soft);
     }
     if (lp.solve(std::max(0.1, options.seconds - elapsed())) != Lp::Status::Optimal)
@@ -156,10 +179,11 @@ void ConcurrentFlow::decompose() {
     }
     double before = attained;
     improveLower(mixed);
-    if (closed(1e-9) || (closed(options.gap) && runs > 20000) || late())
-      return;
     // Next the duals; nearer to them the longer they brought no better flow.
     smoothing = attained > before ? 0.5 : smoothing / 2;
+    bool stuck = smoothing < 1e-9; // nothing new comes any more: the solver's tolerance
+    if (closed(solved) || (closed(options.gap) && runs > 20000) || stuck || late())
+      return;
     double paid = 0;
     for (size_t kind = 0; kind < kinds(); ++kind)
       paid += best[kind] * capacity[kind];
@@ -208,7 +232,8 @@ BandwidthBound ConcurrentFlow::solve() {
   }
   if (sources.size() * kinds() <= 70000)
     decompose();
-  else
+  // Without any time there is a bound still.
+  if (best.empty() || (!closed(std::max(options.gap, solved)) && !late()))
     descend();
   return result();
 }

@@ -24,34 +24,6 @@ size_t countDistinct(std::vector<uint64_t> values) {
 
 } // namespace
 
-Classes::Classes(size_t size) : parent(size) { std::iota(parent.begin(), parent.end(), 0); }
-
-int32_t Classes::find(int32_t member) {
-  while (parent[size_t(member)] != member) {
-    int32_t &up = parent[size_t(member)];
-    member = up = parent[size_t(up)];
-  }
-  return member;
-}
-
-bool Classes::join(int32_t a, int32_t b) {
-  a = find(a), b = find(b);
-  if (a == b)
-    return false;
-  parent[size_t(std::max(a, b))] = std::min(a, b);
-  return true;
-}
-
-int32_t Classes::number(std::vector<int32_t> &of) {
-  int32_t count = 0;
-  of.resize(parent.size());
-  for (size_t i = 0; i < parent.size(); ++i) {
-    int32_t root = find(int32_t(i)); // the first member
-    of[i] = root == int32_t(i) ? count++ : of[size_t(root)];
-  }
-  return count;
-}
-
 Automorphisms::Automorphisms(const Fabric &fabric, bool latencies)
     : fabric(fabric), latencies(latencies), nodes(size_t(fabric.nodes)), arcs(fabric.arcs.size()) {
   size_t count = size_t(fabric.nodes);
@@ -273,15 +245,6 @@ bool Automorphisms::attempt(const Moves &moves) {
   return found;
 }
 
-Orbits Automorphisms::orbits() {
-  Orbits result;
-  result.nodeOrbits = nodes.number(result.ofNode);
-  result.arcOrbits = arcs.number(result.ofArc);
-  result.transitive = true;
-  for (int32_t rank = 1; rank < fabric.ranks; ++rank)
-    result.transitive &= result.ofNode[size_t(rank)] == result.ofNode[0];
-  result.generators = std::move(generators);
-  return result;
-}
+Orbits Automorphisms::orbits() { return makeOrbits(fabric, nodes, arcs, std::move(generators)); }
 
 } // namespace ccl::model

@@ -5,26 +5,12 @@
 //===----------------------------------------------------------------------===//
 #pragma once
 
-#include "dialect/bound/Fabric.h"
+#include "dialect/bound/Classes.h"
 
 #include <span>
 #include <utility>
 
 namespace ccl::model {
-
-/// Sets of numbers that are joined.
-class Classes {
-public:
-  explicit Classes(size_t size);
-  int32_t find(int32_t member);
-  /// Whether they were apart.
-  bool join(int32_t a, int32_t b);
-  /// Numbers them by first member. How many there are.
-  int32_t number(std::vector<int32_t> &of);
-
-private:
-  std::vector<int32_t> parent;
-};
 
 class Automorphisms {
 public:

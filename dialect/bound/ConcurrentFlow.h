@@ -11,6 +11,7 @@
 #include "dialect/bound/ShortestWays.h"
 
 #include <chrono>
+#include <functional>
 
 namespace ccl::model {
 
@@ -26,6 +27,8 @@ private:
   static constexpr size_t threads = 2;
   /// The largest price in integers.
   static constexpr double finest = double(int64_t(1) << 40);
+  /// What is left for rounding of the part in 1e8 that counts as equal.
+  static constexpr double solved = 5e-9;
 
   struct Source {
     int32_t rank;
@@ -41,8 +44,17 @@ private:
   bool late() const { return elapsed() >= options.seconds; }
   bool closed(double gap) const { return attained >= upper * (1 - gap); }
 
+  /// So that all arcs cost the same when they are full.
   std::vector<double> uniformPrices() const;
+  /// Prices for loads: the gradient of log(sum over arcs of exp(sharpness * use)) in some unit;
+  /// `use` is the load by the capacity, in shares of the largest use, which is returned.
+  double softPrices(const std::vector<double> &loads, double sharpness,
+                    std::vector<double> &prices) const;
   void setPrices(const std::vector<double> &prices);
+  /// Looks for the cheapest ways of sources [begin, end), and returns what all of them cost.
+  /// `then`, if any, is called for each, with the number of the thread whose `work` has them.
+  double runAll(size_t begin, size_t end,
+                const std::function<void(size_t, const Source &)> &then = nullptr);
   /// The flow on cheapest ways of sources [begin, end).
   Flow cheapest(size_t begin, size_t end);
   /// The bound that the prices last set give, if all cheapest ways cost `cost`.
@@ -51,7 +63,7 @@ private:
   void improveLower(const std::vector<double> &loads);
   /// By prices that the duals of a linear program over the flows found so far suggest.
   void decompose();
-  /// By prices that grow with the loads.
+  /// By prices that grow with the loads: see SoftDescent.cpp.
   void descend();
   BandwidthBound result();
 
@@ -61,6 +73,7 @@ private:
   const Clock::time_point start = Clock::now();
   std::vector<Source> sources;
   std::vector<double> capacity; ///< by arc orbit: of all arcs together
+  std::vector<double> arcsIn;   ///< by arc orbit
   ShortestWays ways;
   std::vector<int64_t> integers;
   double unitPrice = 1; ///< of the integers
@@ -70,10 +83,5 @@ private:
   std::vector<double> best; ///< the prices that give `upper`
   int64_t runs = 0;
 };
-
-/// Prices for loads, proportional to the gradient of log(sum(exp(sharpness * use))); `use` is the
-/// load by the capacity, in shares of the largest use, which is returned.
-double softPrices(const std::vector<double> &loads, const std::vector<double> &capacity,
-                  double sharpness, std::vector<double> &prices);
 
 } // namespace ccl::model

@@ -2,6 +2,7 @@
 
 #include "dialect/bound/PriceProof.h"
 
+#include "dialect/bound/Classes.h"
 #include "dialect/bound/ShortestWays.h"
 
 #include <fmt/format.h>
@@ -27,34 +28,6 @@ bool has(const std::vector<bool> &flags, int32_t node) {
 bool isPrice(double value) {
   return value >= 0 && value <= largestPrice && value == std::floor(value);
 }
-
-/// Disjoint sets, numbered by first member.
-class Classes {
-public:
-  explicit Classes(size_t size) : parent(size) { std::iota(parent.begin(), parent.end(), 0); }
-  int32_t find(int32_t member) {
-    while (parent[size_t(member)] != member)
-      member = parent[size_t(member)] = parent[size_t(parent[size_t(member)])];
-    return member;
-  }
-  void join(int32_t one, int32_t other) {
-    one = find(one);
-    other = find(other);
-    parent[size_t(std::max(one, other))] = std::min(one, other);
-  }
-  int32_t number(std::vector<int32_t> &numbers) {
-    numbers.assign(parent.size(), 0);
-    int32_t count = 0;
-    for (size_t i = 0; i < parent.size(); ++i) {
-      int32_t first = find(int32_t(i));
-      numbers[i] = first == int32_t(i) ? count++ : numbers[size_t(first)];
-    }
-    return count;
-  }
-
-private:
-  std::vector<int32_t> parent;
-};
 
 std::string joinImages(const Fabric &fabric, const std::vector<int32_t> &map, Classes &nodes,
                        Classes &arcs) {
@@ -162,12 +135,7 @@ std::string orbitsOf(const Fabric &fabric, const std::vector<std::vector<int32_t
   for (const std::vector<int32_t> &map : generators)
     if (std::string error = joinImages(fabric, map, nodes, arcs); !error.empty())
       return error;
-  orbits.nodeOrbits = nodes.number(orbits.ofNode);
-  orbits.arcOrbits = arcs.number(orbits.ofArc);
-  orbits.transitive = true;
-  for (int32_t rank = 0; rank < fabric.ranks; ++rank)
-    orbits.transitive &= orbits.ofNode[size_t(rank)] == orbits.ofNode[0];
-  orbits.generators = generators;
+  orbits = makeOrbits(fabric, nodes, arcs, generators);
   return "";
 }
 

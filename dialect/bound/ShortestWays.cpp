@@ -20,17 +20,13 @@ ShortestWays::ShortestWays(const Fabric &fabric)
   }
   out.resize(size_t(outStart.back()));
   in.resize(out.size());
-  outAt.assign(fabric.arcs.size(), -1);
-  inAt.assign(fabric.arcs.size(), -1);
   std::vector<int32_t> nextOut = outStart, nextIn = inStart;
   for (size_t i = 0; i < fabric.arcs.size(); ++i) {
     const Arc &arc = fabric.arcs[i];
     if (arc.capacity <= 0)
       continue;
-    outAt[i] = nextOut[size_t(arc.src)]++;
-    inAt[i] = nextIn[size_t(arc.dst)]++;
-    out[size_t(outAt[i])] = {arc.dst, int32_t(i), 1};
-    in[size_t(inAt[i])] = {arc.src, int32_t(i), 1};
+    out[size_t(nextOut[size_t(arc.src)]++)] = {arc.dst, int32_t(i), 1};
+    in[size_t(nextIn[size_t(arc.dst)]++)] = {arc.src, int32_t(i), 1};
   }
 }
 
@@ -41,15 +37,9 @@ void ShortestWays::setPrices(std::span<const int64_t> prices) {
     half.price = prices[size_t(half.arc)];
 }
 
-void ShortestWays::setPrice(int32_t arc, int64_t price) {
-  if (outAt[size_t(arc)] < 0)
-    return;
-  out[size_t(outAt[size_t(arc)])].price = price;
-  in[size_t(inAt[size_t(arc)])].price = price;
-}
-
 void ShortestWays::run(int32_t source, Work &work) const {
   work.distance.assign(size_t(fabric.nodes), unreachable);
+  work.last.assign(size_t(fabric.nodes), -1);
   work.order.clear();
   work.heap.clear();
   work.distance[size_t(source)] = 0;
@@ -62,29 +52,52 @@ void ShortestWays::run(int32_t source, Work &work) const {
       continue;
     work.order.push_back(node);
     for (int32_t i = outStart[size_t(node)]; i < outStart[size_t(node) + 1]; ++i) {
-      int64_t further = distance + out[size_t(i)].price;
-      int64_t &known = work.distance[size_t(out[size_t(i)].node)];
-      if (further < known) {
-        known = further;
-        work.heap.push_back({further, out[size_t(i)].node});
+      const Half &half = out[size_t(i)];
+      int64_t further = distance + half.price;
+      if (further < work.distance[size_t(half.node)]) {
+        work.distance[size_t(half.node)] = further;
+        work.last[size_t(half.node)] = half.arc;
+        work.heap.push_back({further, half.node});
         std::push_heap(work.heap.begin(), work.heap.end(), std::greater<>());
       }
     }
   }
 }
 
-void ShortestWays::addLoads(int32_t source, double amount, Work &work, std::span<double> loads,
-                            std::vector<int32_t> *touched) const {
+bool ShortestWays::ends(const Half &half, int32_t node, const Work &work) const {
+  int64_t before = work.distance[size_t(half.node)];
+  return before != unreachable && before + half.price == work.distance[size_t(node)];
+}
+
+void ShortestWays::countWays(int32_t source, Work &work) const {
   work.ways.assign(size_t(fabric.nodes), 0);
-  work.through.assign(size_t(fabric.nodes), 0);
   work.ways[size_t(source)] = 1;
   for (int32_t node : work.order)
-    for (int32_t i = inStart[size_t(node)]; i < inStart[size_t(node) + 1]; ++i) {
-      const Half &half = in[size_t(i)];
-      int64_t before = work.distance[size_t(half.node)];
-      if (before != unreachable && before + half.price == work.distance[size_t(node)])
+    for (int32_t i = inStart[size_t(node)]; i < inStart[size_t(node) + 1]; ++i)
+      if (const Half &half = in[size_t(i)]; ends(half, node, work))
         work.ways[size_t(node)] += work.ways[size_t(half.node)];
-    }
+}
+
+int32_t ShortestWays::lastArc(int32_t node, const Work &work, double &at) const {
+  double before = at * work.ways[size_t(node)];
+  const Half *chosen = nullptr;
+  for (int32_t i = inStart[size_t(node)]; i < inStart[size_t(node) + 1]; ++i) {
+    const Half &half = in[size_t(i)];
+    if (!ends(half, node, work))
+      continue;
+    chosen = &half;
+    double ways = work.ways[size_t(half.node)];
+    if (before < ways)
+      break;
+    before -= ways;
+  }
+  at = std::min(before / work.ways[size_t(chosen->node)], 1 - 1e-12);
+  return chosen->arc;
+}
+
+void ShortestWays::addLoads(int32_t source, double amount, Work &work,
+                            std::span<double> loads) const {
+  work.through.assign(size_t(fabric.nodes), 0);
   for (size_t k = work.order.size(); k-- > 0;) {
     int32_t node = work.order[k];
     if (node == source)
@@ -95,13 +108,10 @@ void ShortestWays::addLoads(int32_t source, double amount, Work &work, std::span
     double share = amountHere / work.ways[size_t(node)];
     for (int32_t i = inStart[size_t(node)]; i < inStart[size_t(node) + 1]; ++i) {
       const Half &half = in[size_t(i)];
-      int64_t before = work.distance[size_t(half.node)];
-      if (before == unreachable || before + half.price != work.distance[size_t(node)])
+      if (!ends(half, node, work))
         continue;
       double part = share * work.ways[size_t(half.node)];
       loads[size_t(half.arc)] += part;
-      if (touched)
-        touched->push_back(half.arc);
       work.through[size_t(half.node)] += part;
     }
   }

@@ -22,7 +22,9 @@ public:
   struct Work {
     std::vector<int64_t> distance; ///< by node
     std::vector<int32_t> order;    ///< nodes that can be reached, nearest first
-    std::vector<double> ways, through;
+    std::vector<int32_t> last;     ///< by node: the last arc of one of the cheapest ways, or -1
+    std::vector<double> ways;      ///< by node: how many cheapest ways there are
+    std::vector<double> through;
     std::vector<std::pair<int64_t, int32_t>> heap;
   };
 
@@ -31,13 +33,16 @@ public:
 
   /// By arc, at most 2^40 and not negative.
   void setPrices(std::span<const int64_t> prices);
-  void setPrice(int32_t arc, int64_t price);
   void run(int32_t source, Work &work) const;
-  /// After `run`, and if all prices are positive: adds `amount` times the flow to `loads`, by arc.
-  /// `touched`, if any, gets the arcs that carry some.
-  void addLoads(int32_t source, double amount, Work &work, std::span<double> loads,
-                std::vector<int32_t> *touched = nullptr) const;
-  /// After `run`: the sum of the distances to all ranks; -1 if one cannot be reached.
+  // What follows comes after `run`. What needs `ways` asks for positive prices.
+  void countWays(int32_t source, Work &work) const;
+  /// After `countWays`. Let all cheapest ways to `node` be in a row, those with the same last arc
+  /// side by side: the last arc of the one that stands at the share `at` (in [0, 1)) of the row.
+  /// `at` becomes the share at which what comes before that arc stands among its like.
+  int32_t lastArc(int32_t node, const Work &work, double &at) const;
+  /// After `countWays`: adds `amount` times the flow to `loads`, by arc.
+  void addLoads(int32_t source, double amount, Work &work, std::span<double> loads) const;
+  /// The sum of the distances to all ranks; -1 if one cannot be reached.
   __int128 distanceToRanks(const Work &work) const;
 
 private:
@@ -45,10 +50,12 @@ private:
     int32_t node, arc;
     int64_t price;
   };
+  /// Whether a cheapest way to `node` ends with `half`, one of the arcs into it.
+  bool ends(const Half &half, int32_t node, const Work &work) const;
+
   const Fabric &fabric;
   std::vector<int32_t> outStart, inStart;
   std::vector<Half> out, in;
-  std::vector<int32_t> outAt, inAt; ///< by arc: where it is in `out` and `in`; -1 if absent
 };
 
 } // namespace ccl::model

@@ -1,30 +1,22 @@
 //===- SoftDescent.cpp - Concurrent flow for many sources -----------------===//
 //
-// Lowers a soft maximum of the loads, one source after the other: its flow moves towards the
-// cheapest ways at prices that are the gradient (Frank and Wolfe 1956, in blocks: Lacoste-Julien
-// et al. 2013), away from the dearest it took so far. The softer the maximum, the faster and the
-// worse; it gets sharper as the gap closes.
+// Lowers a soft maximum of the loads, one pair of ranks after the other: what goes from one to the
+// other moves from its dearer ways to the cheapest, at prices that are the gradient (gradient
+// projection on ways, as in traffic assignment: Jayakrishnan et al. 1994). The softer the maximum,
+// the faster and the worse.
+//
+// The prices of now prove what the flow attains, but for two factors. One is how uneven the loads
+// are where prices are not 0: sharper helps. The other is how much dearer the flow is than its
+// cheapest ways: to go on helps.
 //===----------------------------------------------------------------------===//
 
 #include "dialect/bound/ConcurrentFlow.h"
+#include "dialect/bound/WayTree.h"
 
 #include <algorithm>
 #include <cmath>
 
 namespace ccl::model {
-
-double softPrices(const std::vector<double> &loads, const std::vector<double> &capacity,
-                  double sharpness, std::vector<double> &prices) {
-  double fullest = 0;
-  for (size_t kind = 0; kind < loads.size(); ++kind)
-    if (capacity[kind] > 0)
-      fullest = std::max(fullest, loads[kind] / capacity[kind]);
-  for (size_t kind = 0; kind < loads.size(); ++kind)
-    if (capacity[kind] > 0)
-      prices[kind] =
-          std::exp(sharpness * (loads[kind] / capacity[kind] / fullest - 1)) / capacity[kind];
-  return fullest;
-}
 
 class SoftDescent {
 public:
@@ -32,249 +24,216 @@ public:
   void run();
 
 private:
-  struct Load {
-    int32_t kind;
-    double amount;
-  };
-  /// Cheapest ways of one source at some time, and the share of the source's flow that takes them.
-  struct Ways {
-    double share;
-    std::vector<Load> loads;
+  using Way = WayTree::Way;
+  struct Priced {
+    double cost;
+    Way way;
   };
   struct Change {
     int32_t kind;
-    double use, change; ///< of all sources
+    double growth; ///< of the exponent, for all of the share
   };
-  /// How many ways a source has; then the least used are joined.
-  static constexpr size_t mostWays = 12;
+  /// Ways that differ by less in their cost are as good as each other.
+  static constexpr double alike = 1e-3;
+  static constexpr double leastShare = 1e-9;
 
-  void price();
-  Ways cheapest(size_t source);
-  double cost(const Ways &ways) const;
-  void move(size_t source);
-  double shift(Ways &from, const Ways &to);
-  double bestStep() const;
-  static void forget(std::vector<Ways> &flow);
+  bool start();
+  void visit(size_t source);
+  void addCheapest(WayTree &tree, int32_t rank);
+  int32_t cheapestEnd(WayTree &tree, int32_t node);
+  void equalize(const WayTree &tree, double amount);
+  double shift(const WayTree &tree, const Way &from, const Way &to, double amount);
+  double priceOf(int32_t arc) const { return prices[size_t(kindOf[size_t(arc)])]; }
   void sumAnew();
+  double tryPrices(double softer);
   void bound();
 
   ConcurrentFlow &problem;
-  std::vector<std::vector<Ways>> flows; ///< by source
-  std::vector<double> loads, prices;
-  std::vector<int32_t> arcStart, arcsOf; ///< by kind
-  double sharpness = 10, fullest = 1;
-  bool rose = false; ///< loads have, so that prices need another scale
-  // For one move.
-  std::vector<double> aim;             ///< by arc
-  std::vector<int32_t> touched, place; ///< place by kind, or -1
+  const std::vector<int32_t> &kindOf;
+  std::vector<WayTree> trees;         ///< by source
+  std::vector<double> loads, prices;  ///< by kind
+  double sharpness = 10, fullest = 1; ///< of the prices
+  // For one visit.
+  ShortestWays::Work &work;
+  std::vector<int32_t> endOf; ///< by node: the step of the cheapest way there, or -1
+  std::vector<Priced> here;   ///< the ways to one rank
+  std::vector<int32_t> taken; ///< by kind: 0 but within `shift`
   std::vector<Change> changes;
 };
 
 SoftDescent::SoftDescent(ConcurrentFlow &problem)
-    : problem(problem), flows(problem.sources.size()), loads(problem.kinds(), 0),
-      prices(problem.kinds(), 0), arcStart(problem.kinds() + 1, 0),
-      arcsOf(problem.fabric.arcs.size()), aim(problem.fabric.arcs.size(), 0),
-      place(problem.kinds(), -1) {
-  const std::vector<int32_t> &ofArc = problem.orbits.ofArc;
-  for (int32_t kind : ofArc)
-    ++arcStart[size_t(kind) + 1];
-  for (size_t kind = 0; kind < problem.kinds(); ++kind)
-    arcStart[kind + 1] += arcStart[kind];
-  std::vector<int32_t> next = arcStart;
-  for (size_t i = 0; i < ofArc.size(); ++i)
-    arcsOf[size_t(next[size_t(ofArc[i])]++)] = int32_t(i);
+    : problem(problem), kindOf(problem.orbits.ofArc), loads(problem.kinds(), 0),
+      prices(problem.kinds(), 0), work(problem.work[0]), endOf(size_t(problem.fabric.nodes)),
+      taken(problem.kinds(), 0) {}
+
+/// Some of the cheapest ways without any load; false if there is no time or room for them. The
+/// mean of all these is a flow already.
+bool SoftDescent::start() {
+  constexpr size_t mostPairs = size_t(1) << 25, mostWays = size_t(1) << 23;
+  constexpr int mostOfPair = 4;
+  std::vector<double> first = problem.uniformPrices();
+  problem.setPrices(first);
+  ConcurrentFlow::Flow mean = problem.cheapest(0, problem.sources.size());
+  problem.improveUpper(first, mean.cost);
+  problem.improveLower(mean.loads);
+  const size_t pairs = problem.sources.size() * size_t(problem.fabric.ranks);
+  if (pairs > mostPairs)
+    return false;
+  const int most = std::clamp(int(mostWays / pairs), 1, mostOfPair);
+  std::mt19937_64 random;
+  for (const ConcurrentFlow::Source &source : problem.sources) {
+    if (problem.late())
+      return false;
+    problem.ways.run(source.rank, work);
+    ++problem.runs;
+    problem.ways.countWays(source.rank, work);
+    trees.emplace_back(problem.fabric, problem.ways, work, source.rank, most, random);
+  }
+  return true;
 }
 
-/// All prices anew. A sixteenth of the largest possible is left for those that rise until the next
-/// time.
-void SoftDescent::price() {
-  rose = false;
-  fullest = softPrices(loads, problem.capacity, sharpness, prices);
-  problem.setPrices(prices);
-  for (int64_t &price : problem.integers)
-    price = std::max<int64_t>(1, price / 16);
-  problem.unitPrice *= 16;
-  problem.ways.setPrices(problem.integers);
-}
-
-/// Where the slope of the soft maximum along `changes` is 0, by halving.
-double SoftDescent::bestStep() const {
-  auto slope = [&](double step) {
-    double sum = 0;
-    for (const Change &c : changes)
-      if (double power = sharpness * (c.use + step * c.change); power > -40)
-        sum += c.change * std::exp(power);
-    return sum;
-  };
-  if (slope(1) <= 0)
-    return 1;
-  double low = 0, high = 1;
-  for (int halving = 0; halving < 10; ++halving)
-    (slope((low + high) / 2) <= 0 ? low : high) = (low + high) / 2;
-  return low;
-}
-
-SoftDescent::Ways SoftDescent::cheapest(size_t source) {
+/// All ways from one source.
+void SoftDescent::visit(size_t source) {
   auto [rank, count] = problem.sources[source];
-  problem.ways.run(rank, problem.work[0]);
+  WayTree &tree = trees[source];
+  problem.setPrices(prices);
+  problem.ways.run(rank, work);
   ++problem.runs;
-  touched.clear();
-  problem.ways.addLoads(rank, double(count), problem.work[0], aim, &touched);
-  Ways ways{0, {}};
-  for (int32_t arc : touched) {
-    int32_t kind = problem.orbits.ofArc[size_t(arc)];
-    int32_t &at = place[size_t(kind)];
-    if (at < 0) {
-      at = int32_t(ways.loads.size());
-      ways.loads.push_back({kind, 0});
+  std::fill(endOf.begin(), endOf.end(), -1);
+  endOf[size_t(rank)] = WayTree::root;
+  std::vector<Way> all;
+  std::vector<int32_t> firsts{0};
+  for (int32_t to = 0; to < problem.fabric.ranks; ++to) {
+    here.clear();
+    for (const Way &way : tree.to(to)) {
+      double cost = 0;
+      tree.eachArc(way.end, [&](int32_t arc) { cost += priceOf(arc); });
+      here.push_back({cost, way});
     }
-    ways.loads[size_t(at)].amount += aim[size_t(arc)];
-    aim[size_t(arc)] = 0;
+    if (to != rank) {
+      addCheapest(tree, to);
+      equalize(tree, double(count));
+    }
+    for (const Priced &priced : here)
+      if (priced.way.share > leastShare)
+        all.push_back(priced.way);
+    firsts.push_back(int32_t(all.size()));
   }
-  for (auto [kind, amount] : ways.loads)
-    place[size_t(kind)] = -1;
-  return ways;
+  tree.replace(std::move(all), std::move(firsts));
 }
 
-double SoftDescent::cost(const Ways &ways) const {
-  double sum = 0;
-  for (auto [kind, amount] : ways.loads)
-    sum += prices[size_t(kind)] * amount;
-  return sum;
+/// The cheapest way there was at the begin of the visit, if it is cheaper than all `here`.
+void SoftDescent::addCheapest(WayTree &tree, int32_t rank) {
+  double cost = 0, least = std::numeric_limits<double>::infinity();
+  for (int32_t node = rank; work.last[size_t(node)] >= 0;) {
+    cost += priceOf(work.last[size_t(node)]);
+    node = problem.fabric.arcs[size_t(work.last[size_t(node)])].src;
+  }
+  for (const Priced &priced : here)
+    least = std::min(least, priced.cost);
+  if (cost < least * (1 - alike))
+    here.push_back({cost, {cheapestEnd(tree, rank), 0}});
 }
 
-/// Moves what is best of the share of `from`, and returns it.
-double SoftDescent::shift(Ways &from, const Ways &to) {
+int32_t SoftDescent::cheapestEnd(WayTree &tree, int32_t node) {
+  std::vector<int32_t> arcs;
+  for (; endOf[size_t(node)] < 0; node = problem.fabric.arcs[size_t(arcs.back())].src)
+    arcs.push_back(work.last[size_t(node)]);
+  int32_t end = endOf[size_t(node)];
+  for (size_t i = arcs.size(); i-- > 0;)
+    end = endOf[size_t(problem.fabric.arcs[size_t(arcs[i])].dst)] = tree.add(end, arcs[i]);
+  return end;
+}
+
+/// Moves to the cheapest of the ways `here`, the dearest first.
+void SoftDescent::equalize(const WayTree &tree, double amount) {
+  std::sort(here.begin(), here.end(),
+            [](const Priced &one, const Priced &other) { return one.cost > other.cost; });
+  Way &best = here.back().way;
+  for (Priced &priced : here)
+    if (priced.cost > here.back().cost * (1 + alike)) {
+      double moved = shift(tree, priced.way, best, amount);
+      priced.way.share -= moved;
+      best.share += moved;
+    }
+}
+
+/// Loads and prices of what is best of the share of `from`, which is returned.
+double SoftDescent::shift(const WayTree &tree, const Way &from, const Way &to, double amount) {
+  tree.eachArc(from.end, [&](int32_t arc) { --taken[size_t(kindOf[size_t(arc)])]; });
+  tree.eachArc(to.end, [&](int32_t arc) { ++taken[size_t(kindOf[size_t(arc)])]; });
   changes.clear();
-  for (double sign : {1.0, -1.0})
-    for (auto [kind, amount] : sign > 0 ? to.loads : from.loads) {
-      int32_t &at = place[size_t(kind)];
-      if (at < 0) {
-        at = int32_t(changes.size());
-        double most = problem.capacity[size_t(kind)] * fullest;
-        changes.push_back({kind, loads[size_t(kind)] / most - 1, 0});
-      }
-      changes[size_t(at)].change += sign * amount;
-    }
-  for (Change &c : changes) {
-    c.change *= from.share / (problem.capacity[size_t(c.kind)] * fullest);
-    place[size_t(c.kind)] = -1;
-  }
-  double step = bestStep();
-  if (step == 0)
+  double less = 0, more = 0, lessGrowth = 0, moreGrowth = 0;
+  auto collect = [&](int32_t arc) {
+    size_t kind = size_t(kindOf[size_t(arc)]);
+    double times = taken[kind];
+    if (times == 0)
+      return;
+    taken[kind] = 0;
+    double growth = times * amount * sharpness / (problem.capacity[kind] * fullest);
+    changes.push_back({int32_t(kind), growth});
+    double price = prices[kind] * std::abs(times);
+    (times > 0 ? more : less) += price;
+    (times > 0 ? moreGrowth : lessGrowth) += price * std::abs(growth);
+  };
+  tree.eachArc(from.end, collect);
+  tree.eachArc(to.end, collect);
+  if (more >= less)
     return 0;
-  for (const Change &c : changes) {
-    size_t kind = size_t(c.kind);
-    double capacity = problem.capacity[kind], power = sharpness * (c.use + step * c.change);
-    loads[kind] = (c.use + step * c.change + 1) * capacity * fullest;
-    rose |= power > 2;
-    prices[kind] = std::exp(std::min(power, 2.5)) / capacity;
-    int64_t price = std::max<int64_t>(1, std::llround(prices[kind] / problem.unitPrice));
-    for (int32_t k = arcStart[kind]; k < arcStart[kind + 1]; ++k)
-      problem.ways.setPrice(arcsOf[size_t(k)], price);
+  double step = from.share;
+  // Both sums are nearly exponential in the share: where straight lines of the logarithms meet.
+  if (more > 0)
+    step = std::min(step, std::log(less / more) / (lessGrowth / less + moreGrowth / more));
+  for (auto [kind, growth] : changes) {
+    loads[size_t(kind)] += growth * step / sharpness * problem.capacity[size_t(kind)] * fullest;
+    prices[size_t(kind)] *= std::exp(growth * step);
   }
-  double moved = step * from.share;
-  from.share = step == 1 ? 0 : from.share - moved;
-  return moved;
-}
-
-/// From the dearest of a source's ways to the cheapest there are now.
-void SoftDescent::move(size_t source) {
-  std::vector<Ways> &flow = flows[source];
-  Ways next = cheapest(source);
-  double least = cost(next);
-  std::vector<std::pair<double, size_t>> dearest;
-  for (size_t i = 0; i < flow.size(); ++i)
-    if (double price = cost(flow[i]); price > least * (1 + 1e-9))
-      dearest.push_back({-price, i});
-  std::sort(dearest.begin(), dearest.end());
-  for (size_t i = 0; i < std::min<size_t>(dearest.size(), 3); ++i)
-    next.share += shift(flow[dearest[i].second], next);
-  std::erase_if(flow, [](const Ways &ways) { return ways.share <= 0; });
-  if (next.share > 0)
-    flow.push_back(std::move(next));
-  if (flow.size() > mostWays)
-    forget(flow);
-  if (rose)
-    price();
-}
-
-/// Joins the two ways with the least shares: their mean is a flow as well.
-void SoftDescent::forget(std::vector<Ways> &flow) {
-  std::sort(flow.begin(), flow.end(),
-            [](const Ways &one, const Ways &other) { return one.share > other.share; });
-  Ways last = std::move(flow.back());
-  flow.pop_back();
-  Ways &joined = flow.back();
-  double share = joined.share + last.share;
-  std::vector<Load> all;
-  for (const Ways *ways : {&joined, &last})
-    for (auto [kind, amount] : ways->loads)
-      all.push_back({kind, amount * ways->share / share});
-  std::sort(all.begin(), all.end(),
-            [](const Load &one, const Load &other) { return one.kind < other.kind; });
-  joined.loads.clear();
-  for (const Load &load : all)
-    if (!joined.loads.empty() && joined.loads.back().kind == load.kind)
-      joined.loads.back().amount += load.amount;
-    else
-      joined.loads.push_back(load);
-  joined.share = share;
+  return step;
 }
 
 /// No rounding error may pile up in what is called attained.
 void SoftDescent::sumAnew() {
   std::fill(loads.begin(), loads.end(), 0);
-  for (std::vector<Ways> &flow : flows) {
-    double sum = 0;
-    for (const Ways &ways : flow)
-      sum += ways.share;
-    for (Ways &ways : flow) {
-      ways.share /= sum;
-      for (auto [kind, amount] : ways.loads)
-        loads[size_t(kind)] += ways.share * amount;
-    }
-  }
+  for (size_t source = 0; source < trees.size(); ++source)
+    trees[source].addLoads(double(problem.sources[source].count), kindOf, loads);
   problem.improveLower(loads);
 }
 
-/// Tries the prices of now, and softer ones of the same loads.
+/// What prices of the loads of now, that much softer, prove. What the cheapest flow costs then.
+double SoftDescent::tryPrices(double softer) {
+  fullest = problem.softPrices(loads, sharpness / softer, prices);
+  problem.setPrices(prices);
+  double cost = problem.runAll(0, problem.sources.size());
+  problem.improveUpper(prices, cost);
+  return cost;
+}
+
 void SoftDescent::bound() {
-  for (double softer : {1.0, 3.0}) {
-    softPrices(loads, problem.capacity, sharpness / softer, prices);
-    problem.setPrices(prices);
-    problem.improveUpper(prices, problem.cheapest(0, problem.sources.size()).cost);
-    if (problem.closed(problem.options.gap))
-      return;
+  double cheapest = tryPrices(1), paid = 0, cost = 0;
+  for (size_t kind = 0; kind < prices.size(); ++kind) {
+    paid += prices[kind] * problem.capacity[kind];
+    cost += prices[kind] * loads[kind];
   }
+  double uneven = 1 - cost / (fullest * paid), dear = 1 - cheapest / cost;
+  // As long as the flow is dear, softer prices prove more.
+  if (dear > uneven / 2)
+    tryPrices(3);
+  double gap = 1 - double(problem.fabric.ranks) / fullest / problem.upper;
+  if (uneven > std::min(dear, 0.4 * gap))
+    sharpness *= uneven > 8 * dear ? 2 : 1.4;
 }
 
 void SoftDescent::run() {
-  // From cheapest ways without any load.
-  std::vector<double> first = problem.uniformPrices();
-  problem.setPrices(first);
-  double cost = 0;
-  for (size_t source = 0; source < flows.size(); ++source) {
-    flows[source].push_back(cheapest(source));
-    flows[source][0].share = 1;
-    cost += double(problem.ways.distanceToRanks(problem.work[0])) *
-            double(problem.sources[source].count);
-  }
-  // The soft maximum is above the maximum by up to log(kinds) / sharpness.
-  const double softest = 2 * std::log(double(problem.kinds()) + 1);
-  problem.improveUpper(first, cost * problem.unitPrice);
+  if (!start())
+    return;
   sumAnew();
-  while (!problem.closed(problem.options.gap) && !problem.late()) {
-    double before = problem.attained / problem.upper;
-    price();
-    for (size_t source = 0; source < flows.size() && !problem.late(); ++source)
-      move(source);
+  const double gap = std::max(problem.options.gap, ConcurrentFlow::solved);
+  while (!problem.closed(gap) && !problem.late()) {
+    fullest = problem.softPrices(loads, sharpness, prices);
+    for (size_t source = 0; source < trees.size() && !problem.late(); ++source)
+      visit(source);
     sumAnew();
     bound();
-    double gap = 1 - problem.attained / problem.upper;
-    // Sharper only where that many steps do not help any more: sharp steps are short.
-    if (problem.attained / problem.upper < before + 0.1 * gap)
-      sharpness = std::min(sharpness * 1.2, std::max(sharpness, softest / gap));
   }
 }
 

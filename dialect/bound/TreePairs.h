@@ -17,6 +17,7 @@
 #include "dialect/bound/TreeCuts.h"
 
 #include <chrono>
+#include <functional>
 
 namespace ccl::model {
 
@@ -69,9 +70,15 @@ private:
   TreeRates halves() const;
   void startFromRanks();
   void startFromHalves();
-  double scale(const TreeRates &rates, double factor);
+  struct Half {
+    TreeCuts &cuts;
+    const std::vector<int32_t> &terminals;
+    std::vector<PricedCut> found;
+  };
+  double bothWays(const std::function<double(Half &)> &work);
+  double scale(const TreeRates &rates, double most);
   TreeRates solution() const;
-  bool feasible(const TreeRates &rates);
+  double roomFor(const TreeRates &rates);
   void keepDuals();
   double proveWith(const std::vector<double> &integers, BandwidthBound &bound) const;
   void finish();

@@ -1,6 +1,5 @@
-#include "Networks.h"
+#include "Prices.h"
 
-#include "dialect/bound/Bound.h"
 #include "dialect/bound/Lp.h"
 
 #include <doctest/doctest.h>
@@ -14,14 +13,7 @@ using namespace networks;
 namespace {
 
 BandwidthBound boundOf(const Topology &t, bool symmetric = true, double gap = 0) {
-  Fabric fabric = makeFabric(t);
-  Orbits orbits = symmetric ? findOrbits(fabric, t) : trivialOrbits(fabric);
-  BoundOptions options;
-  options.gap = gap;
-  BandwidthBound bound = allReduceBound(fabric, orbits, options);
-  CHECK(verify(fabric, bound) == "");
-  CHECK(bound.attained <= bound.algbw);
-  return bound;
+  return priceBound(t, Collective::AllReduce, symmetric, gap);
 }
 
 // The least cost of a tree that reaches all ranks from `root`, over all choices of one arc into
@@ -272,21 +264,11 @@ TEST_CASE("all_reduce: what is not the proof is refused") {
   Topology t = boxes(2, 4, 10, 3, 2);
   Fabric fabric = makeFabric(t);
   BandwidthBound good = allReduceBound(fabric, findOrbits(fabric, t));
-  REQUIRE(verify(fabric, good) == "");
+  refusedWherever(fabric, good);
   REQUIRE(!good.cuts.empty());
-  REQUIRE(!good.symmetries.empty());
-
-  auto refused = [&](const BandwidthBound &bound, const char *why) {
-    std::string error = verify(fabric, bound);
-    CAPTURE(error);
-    CHECK(error.find(why) != std::string::npos);
-  };
-  BandwidthBound bad = good;
-  bad.algbw *= 1 - 1e-6;
-  refused(bad, "the prices prove");
+  BandwidthBound bad;
   bad = good;
   bad.cuts.pop_back();
-  refused(bad, "");
   CHECK(verify(fabric, bad) != "");
   for (size_t i = 0; i < good.cuts.size(); ++i)
     for (double weight : {good.cuts[i].weight + 1, good.cuts[i].weight - 1}) {
@@ -296,49 +278,35 @@ TEST_CASE("all_reduce: what is not the proof is refused") {
     }
   bad = good;
   bad.cuts[0].weight = 0.5;
-  refused(bad, "no integer");
+  refused(fabric, bad, "no integer");
   bad = good;
   bad.cuts[0].nodes = {fabric.nodes};
-  refused(bad, "node");
+  refused(fabric, bad, "node");
   bad = good;
   bad.cuts[0].nodes.clear();
   for (int32_t rank = 0; rank < fabric.ranks; ++rank)
     bad.cuts[0].nodes.push_back(rank);
   bad.cuts[0].complement = false;
-  refused(bad, "no rank outside");
+  refused(fabric, bad, "no rank outside");
   bad = good;
   bad.broadcastPotentials[0] = 1;
-  refused(bad, "potential");
+  refused(fabric, bad, "potential");
   bad = good;
   bad.broadcastPotentials.pop_back();
-  refused(bad, "potential");
+  refused(fabric, bad, "potential");
   for (double change : {1.0, -1.0}) {
     bad = good;
     for (double &price : bad.prices)
       price += change;
-    refused(bad, "price");
+    refused(fabric, bad, "price");
   }
   bad = good;
   bad.prices[0] += 1;
-  refused(bad, "price");
-  bad = good;
-  bad.prices.pop_back();
-  refused(bad, "prices for");
-  bad = good;
-  std::swap(bad.symmetries[0][0], bad.symmetries[0].back());
-  refused(bad, "symmetry");
-  bad = good;
-  bad.symmetries[0].pop_back();
-  refused(bad, "symmetry");
+  refused(fabric, bad, "price");
   // Without them the cuts stand for themselves only.
   bad = good;
   bad.symmetries.clear();
   CHECK(verify(fabric, bad) != "");
-  // Another fabric's.
-  Fabric slower = fabric;
-  for (Arc &arc : slower.arcs)
-    arc.capacity *= 2;
-  CHECK(verify(slower, good) != "");
 }
 
 TEST_CASE("all_reduce: failed links, within the gap that was asked for") {
@@ -349,6 +317,20 @@ TEST_CASE("all_reduce: failed links, within the gap that was asked for") {
   CHECK(fine.exact);
   CHECK(rough.algbw >= fine.algbw * (1 - 1e-9));
   CHECK(rough.attained <= fine.algbw * (1 + 1e-9));
+}
+
+TEST_CASE("all_reduce: tori with holes, soon, and the same again") {
+  std::mt19937_64 random(15);
+  for (const std::vector<int64_t> &sizes : {std::vector<int64_t>{4, 4, 8}, {8, 16}}) {
+    Topology t = withFailures(torus(sizes), 40, random);
+    BandwidthBound bound = boundOf(t, true, 0.02), again = boundOf(t, true, 0.02);
+    CHECK(bound.attained >= 0.98 * bound.algbw);
+    // What fits in part counts: else most rounds would bring cuts only.
+    CHECK(bound.flows < 20 * t.ranks());
+    CHECK(again.attained == bound.attained);
+    CHECK(again.algbw == bound.algbw);
+    CHECK(again.flows == bound.flows);
+  }
 }
 
 TEST_CASE("all_reduce: no time gives a bound still") {

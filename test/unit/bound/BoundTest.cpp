@@ -7,7 +7,6 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <fstream>
 #include <sstream>
 
 using namespace ccl::model;
@@ -81,24 +80,15 @@ TEST_CASE("bounds of all_gather and reduce_scatter are those of the table") {
     return;
   }
   std::string folder = corpus() + "/peers/";
-  std::ifstream table(folder + "bounds.csv");
-  std::string line;
-  std::getline(table, line); // its head
   int rows = 0, lists = 0;
-  while (std::getline(table, line)) {
-    if (line.empty())
-      continue;
-    CAPTURE(line);
-    std::vector<std::string> cells;
-    std::stringstream row(line);
-    // A name may have a comma or a semicolon inside brackets: cells are counted from the end.
-    for (std::string cell; std::getline(row, cell, ',');)
-      cells.push_back(cell);
+  // A name may have a comma or a semicolon inside brackets: cells are counted from the end.
+  for (const std::vector<std::string> &cells : readTable(folder + "bounds.csv")) {
     REQUIRE(cells.size() >= 10);
     size_t rest = cells.size() - 9;
     std::string name = cells[0];
     for (size_t i = 1; i < rest; ++i)
       name += "," + cells[i];
+    CAPTURE(name);
     auto number = [&](size_t column) { return std::stoll(cells[rest - 1 + column]); };
 
     std::string file = name;

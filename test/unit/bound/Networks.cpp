@@ -4,6 +4,7 @@
 
 #include <filesystem>
 #include <fstream>
+#include <sstream>
 
 using namespace ccl::model;
 
@@ -196,6 +197,22 @@ std::string corpus() {
   std::error_code error;
   std::filesystem::path path = std::filesystem::weakly_canonical(tree, error) / "../shared/corpus";
   return std::filesystem::is_directory(path, error) ? path.string() : "";
+}
+
+std::vector<std::vector<std::string>> readTable(const std::string &path) {
+  std::ifstream file(path);
+  std::vector<std::vector<std::string>> rows;
+  std::string line;
+  std::getline(file, line); // its head
+  while (std::getline(file, line)) {
+    std::stringstream cells(line);
+    std::vector<std::string> row;
+    for (std::string cell; std::getline(cells, cell, ',');)
+      row.push_back(cell);
+    if (!row.empty())
+      rows.push_back(std::move(row));
+  }
+  return rows;
 }
 
 } // namespace networks

@@ -7,6 +7,8 @@
 #include "dialect/model/Topology.h"
 
 #include <random>
+#include <string>
+#include <vector>
 
 namespace networks {
 
@@ -50,5 +52,7 @@ Topology randomNetwork(std::mt19937_64 &random, int64_t maxNodes, bool switches,
 
 /// Where collections of other projects' data are, or "".
 std::string corpus();
+/// What stands between the commas of a table there, by row, without its head.
+std::vector<std::vector<std::string>> readTable(const std::string &path);
 
 } // namespace networks

@@ -74,8 +74,14 @@ std::string checkLink(const Topology &topology, size_t index) {
     return ends + " joins a node to itself";
   if (!(link.bandwidth > 0) || !std::isfinite(link.bandwidth))
     return fmt::format("{} has bandwidth {} GB/s, which is not positive", ends, link.bandwidth);
+  if (link.bandwidth < leastBandwidth || link.bandwidth > mostBandwidth)
+    return fmt::format("{} has bandwidth {} GB/s, which is not from {} to {}", ends, link.bandwidth,
+                       leastBandwidth, mostBandwidth);
   if (!(link.latency >= 0) || !std::isfinite(link.latency))
     return fmt::format("{} has latency {} us, which is negative or not finite", ends, link.latency);
+  if (link.latency > mostLatency)
+    return fmt::format("{} has latency {} us, which is more than {}", ends, link.latency,
+                       mostLatency);
   for (int32_t resource : link.resources)
     if (resource < 0 || size_t(resource) >= topology.resources.size())
       return fmt::format("{} shares resource {}, which is outside [0, {})", ends, resource,
@@ -91,6 +97,10 @@ std::string checkResources(const Topology &topology) {
     if (!(resource.bandwidth >= 0) || !std::isfinite(resource.bandwidth))
       return fmt::format("resource {} has bandwidth {} GB/s, which is negative or not finite",
                          resource.name, resource.bandwidth);
+    if (resource.bandwidth > 0 &&
+        (resource.bandwidth < leastBandwidth || resource.bandwidth > mostBandwidth))
+      return fmt::format("resource {} has bandwidth {} GB/s, which is not from {} to {}",
+                         resource.name, resource.bandwidth, leastBandwidth, mostBandwidth);
   }
   return "";
 }
@@ -143,6 +153,8 @@ std::string Topology::nodeName(int32_t node) const {
 std::string Topology::check() const {
   if (std::string error = checkNames(*this); !error.empty())
     return error;
+  if (reconfigurable && (!(*reconfigurable >= 0) || !std::isfinite(*reconfigurable)))
+    return fmt::format("links change in {} us, which is negative or not finite", *reconfigurable);
   if (std::string error = checkResources(*this); !error.empty())
     return error;
   for (size_t i = 0; i < links.size(); ++i)

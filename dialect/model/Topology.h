@@ -43,6 +43,10 @@ struct Resource {
   double bandwidth = 0;
 };
 
+/// What a link may have: GB/s, microseconds. No link that ever was is outside, and within them sums
+/// and ratios keep their digits.
+inline constexpr double leastBandwidth = 1e-6, mostBandwidth = 1e9, mostLatency = 1e9;
+
 struct Topology {
   std::string name;
   std::vector<Axis> axes; ///< slowest first: rank = row-major coordinate

@@ -12,6 +12,8 @@
 #include <map>
 #include <memory>
 
+#include <unistd.h>
+
 namespace ccl::topology {
 namespace {
 
@@ -22,18 +24,28 @@ struct Destroy {
 };
 using Loaded = std::unique_ptr<std::remove_pointer_t<hwloc_topology_t>, Destroy>;
 
-Loaded load(const DetectOptions &options) {
+Loaded load(const DetectOptions &options, std::string &error) {
+  error = "hwloc could not read this machine";
   hwloc_topology_t raw = nullptr;
   if (hwloc_topology_init(&raw) != 0)
     return nullptr;
   Loaded topology(raw);
   hwloc_topology_set_io_types_filter(raw, HWLOC_TYPE_FILTER_KEEP_IMPORTANT);
   hwloc_topology_set_type_filter(raw, HWLOC_OBJ_BRIDGE, HWLOC_TYPE_FILTER_KEEP_ALL);
+  // hwloc would take this machine instead, without a word.
+  const char *path = std::getenv("HWLOC_XMLFILE");
   const std::string &xml = options.hwlocXml;
+  if (xml.empty() && path && *path && access(path, R_OK) != 0) {
+    error = fmt::format("HWLOC_XMLFILE={}: {}", path, std::strerror(errno));
+    return nullptr;
+  }
   if (!xml.empty() && hwloc_topology_set_xmlbuffer(raw, xml.c_str(), int(xml.size() + 1)) != 0)
     return nullptr;
-  if (hwloc_topology_load(raw) != 0)
+  if (hwloc_topology_load(raw) != 0) {
+    if (path && *path)
+      error = fmt::format("HWLOC_XMLFILE={}: hwloc could not read it", path);
     return nullptr;
+  }
   return topology;
 }
 
@@ -45,6 +57,8 @@ public:
 
 private:
   void addSockets();
+  std::optional<Speed> speedFrom(hwloc_obj_t package) const;
+  std::vector<hwloc_obj_t> domains() const;
   void addIo(hwloc_obj_t object, int32_t parent);
   void addPciDevice(hwloc_obj_t object, int32_t parent);
   void addLinks(const char *name);
@@ -71,10 +85,7 @@ bool isGpu(hwloc_obj_t object) {
   if (object->type != HWLOC_OBJ_PCI_DEVICE)
     return false;
   const PciAttributes &pci = object->attr->pcidev;
-  // Consoles of service processors are display controllers, too.
-  bool console = pci.vendor_id == 0x1a03 || pci.vendor_id == 0x102b || pci.vendor_id == 0x1234 ||
-                 pci.vendor_id == 0x1b36 || pci.vendor_id == 0x1af4;
-  return ((pci.class_id >> 8) == 0x03 || (pci.class_id >> 8) == 0x12) && !console;
+  return isComputingGpu(pci.class_id >> 8, pci.vendor_id);
 }
 
 bool isNic(hwloc_obj_t object) {
@@ -97,19 +108,37 @@ void Detector::addSockets() {
                          add(DeviceKind::Cpu, fmt::format("cpu{}", i)));
   if (packages <= 0)
     sockets.emplace_back(hwloc_get_root_obj(topology), add(DeviceKind::Cpu, "cpu0"));
-  for (auto [from, a] : sockets)
-    for (auto [to, b] : sockets) {
-      if (a == b)
-        continue;
-      const char *vendor = hwloc_obj_get_info_by_name(from, "CPUVendor");
-      const char *family = hwloc_obj_get_info_by_name(from, "CPUFamilyNumber");
-      const char *model = hwloc_obj_get_info_by_name(from, "CPUModelNumber");
-      machine.cable(a, b,
-                    socketSpeed(vendor ? "x86_64" : "", vendor ? vendor : "",
-                                family ? std::atoi(family) : 0, model ? std::atoi(model) : 0));
-    }
-  if (sockets.size() > 1)
-    machine.notes.push_back("between sockets NCCL's figure holds for both rates");
+  if (sockets.size() < 2)
+    return;
+  bool known = true;
+  for (auto [from, a] : sockets) {
+    std::optional<Speed> speed = speedFrom(from);
+    known &= speed.has_value();
+    for (auto [to, b] : sockets)
+      if (a != b)
+        machine.cable(a, b, speed.value_or(someSocket));
+  }
+  machine.notes.push_back("between sockets NCCL's figure holds for both rates");
+  if (!known)
+    machine.missing.push_back(fmt::format(
+        "the kind of CPU, so the speed between sockets: taken as {} GB/s", someSocket.nominal));
+}
+
+/// Of the links from a socket to others.
+std::optional<Speed> Detector::speedFrom(hwloc_obj_t package) const {
+  auto info = [](hwloc_obj_t object, const char *name) {
+    const char *text = hwloc_obj_get_info_by_name(object, name);
+    return std::string(text ? text : "");
+  };
+  std::string arch = info(hwloc_get_root_obj(topology), "Architecture");
+  // NCCL's names.
+  if (arch == "aarch64")
+    arch = "arm64";
+  if (arch.starts_with("ppc64"))
+    arch = "ppc64";
+  return socketSpeed(arch, info(package, "CPUVendor"),
+                     std::atoi(info(package, "CPUFamilyNumber").c_str()),
+                     std::atoi(info(package, "CPUModelNumber").c_str()));
 }
 
 int32_t Detector::socketOf(hwloc_obj_t object) {
@@ -124,7 +153,7 @@ int32_t Detector::socketOf(hwloc_obj_t object) {
 Speed Detector::slotOf(const PciAttributes &pci) {
   if (!(pci.linkspeed > 0)) {
     ++unknownSlots;
-    return *pcieSlot(3);
+    return assumedSlot(options.assume);
   }
   // Lanes are a power of two, so the nearest of the possible ones says speed and width. Of equal
   // ones the fewer lanes: their nominal and NCCL's figures agree anyway.
@@ -167,7 +196,9 @@ void Detector::addPciDevice(hwloc_obj_t object, int32_t parent) {
         break;
     }
   ++unknownNics;
-  machine.connect(add(DeviceKind::Nic, name), parent, slotOf(pci));
+  int32_t nic = add(DeviceKind::Nic, name);
+  machine.devices.back().net = {options.assume.nic, options.assume.nic};
+  machine.connect(nic, parent, slotOf(pci));
 }
 
 void Detector::addIo(hwloc_obj_t object, int32_t parent) {
@@ -226,30 +257,51 @@ void Detector::addLinks(const char *name) {
   hwloc_distances_release(topology, matrix);
 }
 
+/// NUMA domains with cores of their own: memory without, or beside other memory, holds no rank.
+std::vector<hwloc_obj_t> Detector::domains() const {
+  std::vector<hwloc_obj_t> found;
+  for (int i = 0; i < hwloc_get_nbobjs_by_type(topology, HWLOC_OBJ_NUMANODE); ++i) {
+    hwloc_obj_t domain = hwloc_get_obj_by_type(topology, HWLOC_OBJ_NUMANODE, unsigned(i));
+    bool isOwn = domain->cpuset && !hwloc_bitmap_iszero(domain->cpuset);
+    for (hwloc_obj_t other : found)
+      isOwn &= !hwloc_bitmap_intersects(domain->cpuset, other->cpuset);
+    if (isOwn)
+      found.push_back(domain);
+  }
+  return found;
+}
+
 void Detector::addCores() {
-  int numas = hwloc_get_nbobjs_by_type(topology, HWLOC_OBJ_NUMANODE);
-  int cores = hwloc_get_nbobjs_by_type(topology, HWLOC_OBJ_CORE);
-  hwloc_obj_type_t type = numas > 1   ? HWLOC_OBJ_NUMANODE
-                          : cores > 0 ? HWLOC_OBJ_CORE
-                                      : HWLOC_OBJ_PU;
-  machine.rankName = numas > 1 ? "numa" : "core";
+  std::vector<hwloc_obj_t> ranks = domains();
+  bool areDomains = ranks.size() > 1;
+  if (!areDomains) {
+    int cores = hwloc_get_nbobjs_by_type(topology, HWLOC_OBJ_CORE);
+    hwloc_obj_type_t type = cores > 0 ? HWLOC_OBJ_CORE : HWLOC_OBJ_PU;
+    ranks.clear();
+    for (int i = 0; i < hwloc_get_nbobjs_by_type(topology, type); ++i)
+      ranks.push_back(hwloc_get_obj_by_type(topology, type, unsigned(i)));
+  }
+  machine.rankName = areDomains ? "numa" : "core";
   bool measured = options.copySpeed <= 0;
   double speed = measured ? measureCopySpeed() : options.copySpeed;
-  for (int i = 0; i < hwloc_get_nbobjs_by_type(topology, type); ++i) {
-    hwloc_obj_t object = hwloc_get_obj_by_type(topology, type, unsigned(i));
-    int32_t device = add(DeviceKind::Gpu, fmt::format("{}{}", machine.rankName, i));
-    machine.devices.back().order = i;
+  for (hwloc_obj_t object : ranks) {
+    int64_t number = machine.count(DeviceKind::Gpu);
+    int32_t device = add(DeviceKind::Gpu, fmt::format("{}{}", machine.rankName, number));
+    machine.devices.back().order = number;
     machine.connect(device, socketOf(object), {speed, speed});
   }
   machine.notes.push_back(
-      fmt::format("no GPU was found: ranks are the {}", numas > 1 ? "NUMA domains" : "cores"));
+      fmt::format("no GPU was found: ranks are the {}", areDomains ? "NUMA domains" : "cores"));
+  std::string_view where = hwloc_topology_is_thissystem(topology) ? "" : " (on this machine)";
   machine.missing.push_back(
       fmt::format("the speed of memory between ranks: taken as what one core copies, {:.3g} GB/s{}",
-                  speed, measured ? ", measured just now" : ""));
+                  speed, measured ? fmt::format(", measured just now{}", where) : ""));
 }
 
 Machine Detector::run() {
   machine.name = "detected";
+  if (!hwloc_topology_is_thissystem(topology))
+    machine.notes.push_back("hwloc's XML describes another machine");
   addSockets();
   // Host bridges hang below any object that has memory or cores.
   std::vector<hwloc_obj_t> work = {hwloc_get_root_obj(topology)};
@@ -271,11 +323,11 @@ Machine Detector::run() {
         "the GPUs' library: `nvidia-smi topo -m` or `rocm-smi --showtopo` say "
         "more");
   if (unknownSlots > 0)
-    machine.missing.push_back("speed and width of " +
-                              counted(unknownSlots, "PCI slot", "PCI slots") +
-                              ": taken as PCIe 3 x16");
+    machine.missing.push_back(
+        "speed and width of " + counted(unknownSlots, "PCI slot", "PCI slots") +
+        fmt::format(": taken as PCIe {} x16", assumedGeneration(options.assume)));
   if (unknownNics > 0)
-    machine.missing.push_back(missingNetSpeed(unknownNics, {}));
+    machine.missing.push_back(missingNetSpeed(unknownNics, options.assume));
   return std::move(machine);
 }
 
@@ -297,12 +349,13 @@ double measureCopySpeed() {
 }
 
 Machine detect(const DetectOptions &options) {
-  Loaded topology = load(options);
+  std::string error;
+  Loaded topology = load(options, error);
   if (topology)
     return Detector(topology.get(), options).run();
   Machine machine;
   machine.name = "detected";
-  machine.missing.push_back("everything: hwloc could not read this machine");
+  machine.missing.push_back(std::move(error));
   return machine;
 }
 

@@ -1,7 +1,7 @@
 //===- Detect.h - This machine ---------------------------------------------------===//
 //
 // By hwloc: NUMA domains, PCI Express, GPUs and NICs. Ranks are the GPUs; of a machine without
-// any, its NUMA domains if there are several, else its cores.
+// any, its NUMA domains with cores if there are several, else its cores.
 //===----------------------------------------------------------------------===//
 #pragma once
 
@@ -15,9 +15,11 @@ struct DetectOptions {
   /// GB/s that a core copies, for ranks that are cores or NUMA domains; 0: it is measured, which
   /// takes some ten milliseconds.
   double copySpeed = 0;
+  Assume assume;
 };
 
-/// `missing` says what could not be found out, `notes` what the ranks are.
+/// `missing` says what could not be found out, `notes` what the ranks are. No device at all: hwloc
+/// failed, and `missing` says at what.
 Machine detect(const DetectOptions &options = {});
 
 /// GB/s at which one core copies memory that no cache holds: the best of some.

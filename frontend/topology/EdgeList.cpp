@@ -3,6 +3,7 @@
 #include "frontend/topology/TextLines.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <charconv>
@@ -84,23 +85,25 @@ bool EdgeListReader::readLink(const std::vector<Word> &words) {
       capacity <= 0)
     return error(words[2].place,
                  fmt::format("the capacity is `{}`, not a positive number (GB/s)", text));
+  if (capacity < model::leastBandwidth || capacity > model::mostBandwidth)
+    return error(words[2].place, fmt::format("the capacity is `{}`, not from {} to {} GB/s", text,
+                                             model::leastBandwidth, model::mostBandwidth));
   topology.links.push_back({int32_t(*src), int32_t(*dst), capacity, 0, {}});
   return true;
 }
 
 std::optional<model::Topology> EdgeListReader::read(std::string_view text) {
-  bool head = false;
-  TextPlace last = {1, 1};
+  TextPlace head, last = {1, 1};
   for (TextLine &line : splitLines(text)) {
     line.text.resize(std::min(line.text.find('#'), line.text.size()));
     std::vector<Word> words = line.words();
     if (words.empty())
       continue;
     last = words[0].place;
-    if (!head) {
+    if (head.line == 0) {
       if (!readHead(words))
         return std::nullopt;
-      head = true;
+      head = last;
       continue;
     }
     if (int64_t(topology.links.size()) == links) {
@@ -110,8 +113,8 @@ std::optional<model::Topology> EdgeListReader::read(std::string_view text) {
     if (!readLink(words))
       return std::nullopt;
   }
-  if (!head) {
-    error({}, "no line; an edge list begins with `N V E`: ranks, nodes, links");
+  if (head.line == 0) {
+    error(last, "no line; an edge list begins with `N V E`: ranks, nodes, links");
     return std::nullopt;
   }
   if (int64_t(topology.links.size()) < links) {
@@ -120,7 +123,7 @@ std::optional<model::Topology> EdgeListReader::read(std::string_view text) {
     return std::nullopt;
   }
   if (std::string problem = topology.check(); !problem.empty()) {
-    error({}, problem);
+    error(head, problem);
     return std::nullopt;
   }
   return std::move(topology);
@@ -146,6 +149,21 @@ std::string printEdgeList(const model::Topology &topology) {
     fmt::format_to(std::back_inserter(text), "{} {} {}\n", link.src, link.dst, link.bandwidth);
   }
   return text;
+}
+
+std::string lostInEdgeList(const model::Topology &topology) {
+  bool latencies = std::any_of(topology.links.begin(), topology.links.end(),
+                               [](const model::Link &link) { return link.latency > 0; });
+  bool combine = std::any_of(topology.switches.begin(), topology.switches.end(),
+                             [](const model::Switch &s) { return s.multicast || s.reduce; });
+  std::vector<std::string_view> lost;
+  for (auto [is, what] : {std::pair(latencies, "latencies"),
+                          {combine, "switches that copy or add"},
+                          {!topology.resources.empty(), "shared resources"},
+                          {topology.reconfigurable.has_value(), "reconfiguration"}})
+    if (is)
+      lost.push_back(what);
+  return fmt::format("{}", fmt::join(lost, ", "));
 }
 
 } // namespace ccl::topology

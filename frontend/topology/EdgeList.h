@@ -21,5 +21,8 @@ std::optional<model::Topology> readEdgeList(std::string_view text,
 
 /// Links sorted by their ends. Axes, names, latencies and shared resources are not in the format.
 std::string printEdgeList(const model::Topology &topology);
+/// What of a topology, that limits or times depend on, is lost so: "latencies, shared resources",
+/// or "".
+std::string lostInEdgeList(const model::Topology &topology);
 
 } // namespace ccl::topology

@@ -199,11 +199,11 @@ std::optional<Network> parseNetwork(std::string_view text, std::string &error) {
   std::string_view name = text.substr(0, text.find(':'));
   std::string_view rest = name.size() < text.size() ? text.substr(name.size() + 1) : "";
   bool good = false;
-  if (name == "rail" || name == "rails") {
-    good = rest.empty();
-  } else if (name == "switch") {
+  if (text == "rail" || text == "rails") {
+    good = true;
+  } else if (text == "switch") {
     network.kind = Network::Kind::Planes;
-    good = rest.empty();
+    good = true;
   } else if (name == "planes") {
     network.kind = Network::Kind::Planes;
     good = readNumber(rest, network.planes) && network.planes >= 1;
@@ -218,7 +218,7 @@ std::optional<Network> parseNetwork(std::string_view text, std::string &error) {
   if (good)
     return network;
   error = fmt::format("`{}` is no network: rail, switch, planes:N, fat-tree:RATIO or "
-                      "fat-tree:RATIO/NODES-A-LEAF with a ratio of at least 1",
+                      "fat-tree:RATIO/NODES-A-LEAF with a ratio of at least 1, or graph:FILE",
                       text);
   return std::nullopt;
 }

@@ -22,8 +22,8 @@ struct Network {
   model::Topology graph;
 };
 
-/// "rail", "switch" (one plane), "planes:2", "fat-tree:R" (R : 1 oversubscribed, one box a leaf),
-/// "fat-tree:R/B" (B boxes a leaf). `error` says what is possible.
+/// "rail", "switch" (one plane), "planes:2", "fat-tree:R" (R : 1 oversubscribed, one box
+/// a leaf), "fat-tree:R/B" (B boxes a leaf). `error` says what is possible.
 std::optional<Network> parseNetwork(std::string_view text, std::string &error);
 
 /// `copies` boxes whose NICs the network joins. Axes: `node`, and those of the box. Every NIC

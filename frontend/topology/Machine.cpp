@@ -28,6 +28,12 @@ int64_t Machine::count(DeviceKind kind) const {
                        [&](const Device &device) { return device.kind == kind; });
 }
 
+bool Machine::hasBothRates() const {
+  return std::any_of(cables.begin(), cables.end(), [](const Cable &cable) {
+    return cable.speed.nominal != cable.speed.effective;
+  });
+}
+
 std::string Machine::summary() const {
   std::string text;
   auto part = [&](int64_t n, std::string_view one, std::string_view many) {
@@ -117,6 +123,23 @@ Box makeBox(const Machine &machine, Rates rates) {
                               cable.latency,
                               {}});
   return box;
+}
+
+int32_t assumedGeneration(const Assume &assume) { return assume.pcie > 0 ? assume.pcie : 3; }
+Speed assumedSlot(const Assume &assume) {
+  return pcieSlot(assumedGeneration(assume)).value_or(*pcieSlot(3));
+}
+
+std::string checkAssumed(const Assume &assume) {
+  if (!assume.gpu.empty() && !namedFamily(assume.gpu))
+    return fmt::format("gpu: no GPU is known as `{}`; known are products (H100, MI300X) and "
+                       "architectures (sm_90, gfx942)",
+                       assume.gpu);
+  if (assume.pcie != 0 && !pcieSlot(assume.pcie))
+    return fmt::format("pcie: there is no generation {}; there are 1 to 6", assume.pcie);
+  if (!(assume.nic >= 0 && assume.nic <= model::mostBandwidth))
+    return fmt::format("nic: {} GB/s is no speed of a NIC", assume.nic);
+  return "";
 }
 
 std::string counted(int64_t n, std::string_view one, std::string_view many) {

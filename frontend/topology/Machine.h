@@ -52,6 +52,8 @@ struct Machine {
   /// Both directions.
   void connect(int32_t a, int32_t b, Speed speed, double latency = 0);
   int64_t count(DeviceKind kind) const;
+  /// Whether some link has another speed for each choice of rates.
+  bool hasBothRates() const;
   /// "8 GPUs, 1 switch, 8 NICs, 4 PCIe bridges, 2 sockets, 48 links"; parts that are 0 left out.
   std::string summary() const;
 };
@@ -79,6 +81,12 @@ struct Assume {
   int32_t pcie = 0; ///< generation of PCI Express, x16
   double nic = 0;   ///< GB/s of each NIC whose speed the file does not say
 };
+
+/// The generation of PCI Express that is told, or else 3 as in NCCL, and its slot.
+int32_t assumedGeneration(const Assume &assume);
+Speed assumedSlot(const Assume &assume);
+/// What is wrong with what is told, or "".
+std::string checkAssumed(const Assume &assume);
 
 /// "1 NIC", "4 NICs".
 std::string counted(int64_t n, std::string_view one, std::string_view many);

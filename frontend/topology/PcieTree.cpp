@@ -87,15 +87,12 @@ bool addPcieTree(Machine &machine, const std::vector<int32_t> &devices,
   return contradicts;
 }
 
-PcieSpeeds assumedPcie(const Assume &assume) {
-  return {pcieSlot(assume.pcie > 0 ? assume.pcie : 3).value_or(*pcieSlot(3)),
-          socketSpeed("", "", 0, 0)};
-}
+PcieSpeeds assumedPcie(const Assume &assume) { return {assumedSlot(assume), someSocket}; }
 
 std::string assumedPcieText(const Assume &assume) {
   return fmt::format("generation and width of PCI Express, and the link between sockets: taken as "
                      "PCIe {} x16 and {} GB/s",
-                     assume.pcie > 0 ? assume.pcie : 3, socketSpeed("", "", 0, 0).nominal);
+                     assumedGeneration(assume), someSocket.nominal);
 }
 
 } // namespace ccl::topology

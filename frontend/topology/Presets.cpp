@@ -170,6 +170,7 @@ std::optional<Named> makeBoxes(const BoxPreset &preset, int64_t count, Rates rat
   machine.name = preset.text.name;
   Box box = makeBox(machine, rates);
   Named named;
+  named.hasBothRates = machine.hasBothRates();
   if (!preset.note.empty())
     named.notes.emplace_back(preset.note);
   if (count == 1) {
@@ -205,16 +206,16 @@ Named pcieBox(int64_t gpus, int32_t generation, Speed sockets, Rates rates) {
   machine.connect(cpus[0], cpus[1], sockets);
   for (int64_t i = 0; i < gpus; ++i)
     machine.connect(int32_t(i), cpus[i * 2 / gpus], *pcieSlot(generation));
-  return {makeBox(machine, rates).topology, {}};
+  return {makeBox(machine, rates).topology, {}, machine.hasBothRates()};
 }
 Named pcie3(const Dimensions &d, Rates rates) {
-  return pcieBox(d[0], 3, socketSpeed("x86_64", "GenuineIntel", 6, 0x55), rates);
+  return pcieBox(d[0], 3, *socketSpeed("x86_64", "GenuineIntel", 6, 0x55), rates);
 }
 Named pcie4(const Dimensions &d, Rates rates) {
-  return pcieBox(d[0], 4, socketSpeed("x86_64", "AuthenticAMD", 0, 0), rates);
+  return pcieBox(d[0], 4, *socketSpeed("x86_64", "AuthenticAMD", 0, 0), rates);
 }
 Named pcie5(const Dimensions &d, Rates rates) {
-  return pcieBox(d[0], 5, socketSpeed("x86_64", "GenuineIntel", 6, 0x8f), rates);
+  return pcieBox(d[0], 5, *socketSpeed("x86_64", "GenuineIntel", 6, 0x8f), rates);
 }
 
 Named mtia300(const Dimensions &d, Rates) {
@@ -359,12 +360,13 @@ struct NameParts {
   bool separated = false;
 };
 
-/// "unwb:64"; also "unwb_64", as files are named for specs.
+/// "unwb:64"; also "unwb_64", as files are named for specs. "unwb_64.txt" is a file.
 NameParts splitName(std::string_view name) {
   size_t at = name.find(':');
-  for (const TopologyName &spec : at == name.npos ? specNames() : std::vector<TopologyName>())
-    if (name.starts_with(spec.name) && name.substr(spec.name.size()).starts_with('_'))
-      at = spec.name.size();
+  if (size_t last = name.find_last_not_of("0123456789x"); at == name.npos && last != name.npos)
+    for (const TopologyName &spec : specNames())
+      if (name[last] == '_' && last + 1 < name.size() && name.substr(0, last) == spec.name)
+        at = last;
   if (at == name.npos)
     return {name, "", false};
   return {name.substr(0, at), name.substr(at + 1), true};
@@ -391,7 +393,7 @@ std::optional<Named> namedTopology(std::string_view name, Rates rates, std::stri
   std::optional<model::Topology> spec = makeSpec(base, size, error);
   if (!spec)
     return std::nullopt;
-  return Named{std::move(*spec), {}};
+  return Named{std::move(*spec), {}, false};
 }
 
 } // namespace ccl::topology

@@ -13,6 +13,7 @@ namespace ccl::topology {
 struct Named {
   model::Topology topology;
   std::vector<std::string> notes; ///< what is not published, what is assumed
+  bool hasBothRates = false;      ///< else the topology is the same for either
 };
 
 /// "dgx-h100:64", "tpu-v4:4x4x4", "unwb:64", "dgx1". Nothing, and no error, if no name of either

@@ -21,6 +21,7 @@ constexpr GpuFamily mi50 = {"MI50", "xGMI", 2, {46, 24}};
 constexpr GpuFamily mi100 = {"MI100", "xGMI", 3, {46, 24}};
 constexpr GpuFamily mi200 = {"MI250", "xGMI", 8, {50, 36}};
 constexpr GpuFamily mi300 = {"MI300X", "xGMI", 7, {64, 48}};
+constexpr GpuFamily mi350 = {"MI350X", "xGMI", 7, {76.8, 48}};
 
 struct Device {
   uint32_t vendor, device;
@@ -55,22 +56,29 @@ constexpr Device devices[] = {
 };
 
 struct Product {
-  std::string_view name; ///< a word: no letter or digit right before it, no digit after it
+  std::string_view name; ///< a word: no letter or digit right before or behind it
   const GpuFamily *family;
 };
 constexpr Product products[] = {
-    {"p100", &pascal},     {"sm60", &pascal},       {"v100", &volta},       {"sm70", &volta},
-    {"titan v", &volta},   {"2080 ti", &turing},    {"sm75", &turing},      {"a100", &ampere},
-    {"a800", &ampere},     {"a30", &ampere},        {"sm80", &ampere},      {"3090", &ampereSmall},
-    {"a40", &ampereSmall}, {"a6000", &ampereSmall}, {"sm86", &ampereSmall}, {"4090", &ada},
-    {"l20", &ada},         {"l40", &ada},           {"l40s", &ada},         {"sm89", &ada},
-    {"h100", &hopper},     {"h200", &hopper},       {"h800", &hopper},      {"h20", &hopper},
-    {"gh200", &hopper},    {"sm90", &hopper},       {"b100", &blackwell},   {"b200", &blackwell},
-    {"gb200", &blackwell}, {"b300", &blackwell},    {"gb300", &blackwell},  {"sm100", &blackwell},
-    {"mi50", &mi50},       {"mi60", &mi50},         {"gfx906", &mi50},      {"mi100", &mi100},
-    {"gfx908", &mi100},    {"mi210", &mi200},       {"mi250", &mi200},      {"mi250x", &mi200},
-    {"gfx90a", &mi200},    {"mi300a", &mi300},      {"mi300x", &mi300},     {"mi325x", &mi300},
-    {"gfx942", &mi300},    {"gfx940", &mi300},      {"gfx941", &mi300},
+    {"p100", &pascal},       {"sm60", &pascal},       {"v100", &volta},
+    {"sm70", &volta},        {"titan v", &volta},     {"2080 ti", &turing},
+    {"sm75", &turing},       {"a100", &ampere},       {"a800", &ampere},
+    {"a30", &ampere},        {"sm80", &ampere},       {"3090", &ampereSmall},
+    {"a40", &ampereSmall},   {"a6000", &ampereSmall}, {"sm86", &ampereSmall},
+    {"4090", &ada},          {"l20", &ada},           {"l40", &ada},
+    {"l40s", &ada},          {"sm89", &ada},          {"h100", &hopper},
+    {"h200", &hopper},       {"h800", &hopper},       {"h20", &hopper},
+    {"gh200", &hopper},      {"sm90", &hopper},       {"b100", &blackwell},
+    {"b200", &blackwell},    {"gb200", &blackwell},   {"b300", &blackwell},
+    {"gb300", &blackwell},   {"sm100", &blackwell},   {"mi50", &mi50},
+    {"mi60", &mi50},         {"gfx906", &mi50},       {"mi100", &mi100},
+    {"gfx908", &mi100},      {"mi210", &mi200},       {"mi250", &mi200},
+    {"mi250x", &mi200},      {"gfx90a", &mi200},      {"mi300a", &mi300},
+    {"mi300x", &mi300},      {"mi325x", &mi300},      {"gfx942", &mi300},
+    {"gfx940", &mi300},      {"gfx941", &mi300},      {"mi350x", &mi350},
+    {"mi355x", &mi350},      {"gfx950", &mi350},      {"gp100", &pascal},
+    {"gv100", &volta},       {"titan rtx", &turing},  {"a4500", &ampereSmall},
+    {"a5000", &ampereSmall}, {"a5500", &ampereSmall},
 };
 
 bool isWordAt(std::string_view text, size_t at, size_t length) {
@@ -80,7 +88,7 @@ bool isWordAt(std::string_view text, size_t at, size_t length) {
 
 } // namespace
 
-const Speed someNvlink = {25, 20}, someXgmi = {50, 36};
+const Speed someNvlink = {25, 20}, someXgmi = {50, 36}, someSocket = {10, 10};
 
 std::string_view name(Rates rates) { return rates == Rates::Nominal ? "nominal" : "effective"; }
 
@@ -118,7 +126,13 @@ const GpuFamily *amdFamily(std::string_view gcn) {
     return &mi200;
   if (gcn == "940" || gcn == "941" || gcn == "942")
     return &mi300;
-  return nullptr;
+  return gcn == "950" ? &mi350 : nullptr;
+}
+
+bool isComputingGpu(uint32_t baseClass, uint32_t vendor) {
+  constexpr uint32_t consoles[] = {0x1a03, 0x102b, 0x1234, 0x1b36, 0x1af4};
+  return (baseClass == 0x03 || baseClass == 0x12) &&
+         std::find(std::begin(consoles), std::end(consoles), vendor) == std::end(consoles);
 }
 
 const GpuFamily *pciFamily(uint32_t vendor, uint32_t device) {
@@ -162,7 +176,8 @@ std::optional<Speed> pcieSlot(int32_t generation) {
   return *pcieLane(speeds[size_t(generation - 1)]) * 16;
 }
 
-Speed socketSpeed(std::string_view arch, std::string_view vendor, int64_t family, int64_t model) {
+std::optional<Speed> socketSpeed(std::string_view arch, std::string_view vendor, int64_t family,
+                                 int64_t model) {
   auto both = [](double value) { return Speed{value, value}; };
   if (arch == "ppc64")
     return both(32);
@@ -170,9 +185,13 @@ Speed socketSpeed(std::string_view arch, std::string_view vendor, int64_t family
     return both(6);
   if (vendor == "AuthenticAMD")
     return both(16);
-  if (vendor == "GenuineIntel" && family == 6)
-    return both(model >= 0xcf ? 40 : model >= 0x8f ? 22 : model >= 0x55 ? 10 : 6);
-  return both(vendor == "GenuineIntel" ? 6 : 10);
+  if (vendor == "CentaurHauls" || vendor == "  Shanghai  ") // Zhaoxin; a Yongfeng
+    return both(family == 7 && model == 0x5b ? 9 : 6);
+  if (vendor != "GenuineIntel")
+    return std::nullopt;
+  if (family != 6)
+    return both(6);
+  return both(model >= 0xcf ? 40 : model >= 0x8f ? 22 : model >= 0x55 ? 10 : 6);
 }
 
 } // namespace ccl::topology

@@ -37,6 +37,9 @@ struct GpuFamily {
 const GpuFamily *cudaFamily(int64_t capability);
 /// By AMD's name or number of the architecture: "gfx942", "gfx90a", "908", "910" (gfx90a).
 const GpuFamily *amdFamily(std::string_view gcn);
+/// Whether a PCI device of this base class (0x03, 0x12) is a GPU that computes. A display
+/// controller of a service processor, or of a virtual machine's screen, is none.
+bool isComputingGpu(uint32_t baseClass, uint32_t vendor);
 /// By PCI vendor and device, of data centers' GPUs.
 const GpuFamily *pciFamily(uint32_t vendor, uint32_t device);
 /// By a name of a product or architecture in `text`: "NVIDIA H100 80GB HBM3", "sm_90", "gfx942".
@@ -53,8 +56,12 @@ std::optional<Speed> pcieSlot(int32_t generation);
 /// What lies inside of one device, or is not limited by the link itself.
 inline constexpr double localSpeed = 5000;
 
-/// Between two sockets. Only NCCL's figure is known (how many links a board has is in no
+/// Between two sockets, by NCCL's names of architectures and vendors; nothing if they name no kind
+/// that NCCL has a figure for. Only that figure is known (how many links a board has is in no
 /// file), so both numbers are it.
-Speed socketSpeed(std::string_view arch, std::string_view vendor, int64_t family, int64_t model);
+std::optional<Speed> socketSpeed(std::string_view arch, std::string_view vendor, int64_t family,
+                                 int64_t model);
+/// Of sockets of unknown kind: as Skylake.
+extern const Speed someSocket;
 
 } // namespace ccl::topology

@@ -4,9 +4,11 @@
 #include "frontend/topology/EdgeList.h"
 #include "frontend/topology/ReadNccl.h"
 #include "frontend/topology/ReadSmi.h"
+#include "frontend/topology/SmiMatrix.h"
 #include "frontend/topology/TextLines.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cctype>
@@ -19,9 +21,16 @@ namespace {
 
 constexpr size_t mostBytes = size_t(256) << 20, mostXmlBytes = size_t(64) << 20;
 
-void fail(ReadResult &result, std::string text, TextPlace place = {}) {
-  result.diagnostics.push_back({Diagnostic::Kind::Malformed, place, -1, std::move(text), {}});
-  result.topology.reset();
+ReadResult refused(std::string why) {
+  ReadResult result;
+  result.refusal = std::move(why);
+  return result;
+}
+
+ReadResult malformed(std::string text) {
+  ReadResult result;
+  result.diagnostics.push_back({Diagnostic::Kind::Malformed, {1, 1}, -1, std::move(text), {}});
+  return result;
 }
 
 std::optional<std::string> readFile(const std::string &path, std::string &error) {
@@ -63,6 +72,10 @@ std::optional<Network> networkOf(const Options &options, std::string &error) {
   if (!options.join.starts_with("graph:"))
     return parseNetwork(options.join, error);
   std::string path = options.join.substr(6);
+  if (path.empty()) {
+    error = "`graph:` without a file, an edge list whose ranks are the NICs or the nodes";
+    return std::nullopt;
+  }
   std::optional<std::string> text = readFile(path, error);
   if (!text)
     return std::nullopt;
@@ -90,27 +103,84 @@ void joinBox(ReadResult &result, Box box, const Options &options) {
   if (network)
     result.topology = joinNodes(box, options.nodes, *network, error);
   if (!result.topology)
-    fail(result, error);
+    result.refusal = std::move(error);
+}
+
+std::string sizes(const model::Topology &topology) {
+  return fmt::format("{}, {}, {}", counted(topology.ranks(), "rank", "ranks"),
+                     counted(int64_t(topology.switches.size()), "switch", "switches"),
+                     counted(int64_t(topology.links.size()), "link", "links"));
+}
+
+void setRates(ReadResult &result, bool hasBoth, const Options &options) {
+  if (hasBoth)
+    result.rates = options.rates;
+  else if (options.rates != Rates::Nominal)
+    result.notes.push_back(oneSpeedNote());
 }
 
 ReadResult fromName(const std::string &name, const Options &options) {
-  ReadResult result;
   std::string error;
   std::optional<Named> named = namedTopology(name, options.rates, error);
-  if (!named) {
-    fail(result, error);
-    return result;
-  }
-  result.what = fmt::format("{}: {} ranks, {} switches, {} links", name, named->topology.ranks(),
-                            named->topology.switches.size(), named->topology.links.size());
+  if (named)
+    error = checkUnused(options, name);
+  if (!error.empty())
+    return refused(std::move(error));
+  ReadResult result;
+  result.what = sizes(named->topology);
   result.notes = std::move(named->notes);
-  if (options.nodes != 1)
-    fail(result, fmt::format("`{}` is a topology of its own; say its number of boxes behind the "
-                             "colon instead of joining {} copies",
-                             name, options.nodes));
-  else
-    result.topology = std::move(named->topology);
+  setRates(result, named->hasBothRates, options);
+  result.topology = std::move(named->topology);
   return result;
+}
+
+ReadResult fromEdgeList(std::string_view text, std::string_view name, const Options &options) {
+  ReadResult result;
+  std::optional<model::Topology> list = readEdgeList(text, result.diagnostics);
+  if (!list)
+    return result;
+  if (std::string why = checkUnused(options, "an edge list"); !why.empty())
+    return refused(std::move(why));
+  list->name = name;
+  result.what = fmt::format("edge list: {}", sizes(*list));
+  setRates(result, false, options);
+  result.topology = std::move(*list);
+  return result;
+}
+
+std::string checkOptions(const Options &options) {
+  if (options.nodes == 1 && !options.join.empty())
+    return fmt::format("join `{}`: there is only one node; say how many by `nodes`", options.join);
+  return checkAssumed(options.assume);
+}
+
+/// Whether a line is one of ours: it begins with an operation of the dialect, or a module.
+bool isOurs(const std::vector<Word> &words) {
+  const std::string &first = words[0].text;
+  if (first == "module" || first == "builtin.module")
+    return words.size() > 1 &&
+           (words[1].text[0] == '{' || words[1].text[0] == '@' || words[1].text == "attributes");
+  return first.starts_with("ccl.") || first.starts_with("\"ccl.") ||
+         first.starts_with("\"builtin.module\"") || first.starts_with("module{");
+}
+
+/// Whether a line is of `nvidia-smi`: a header of a matrix, or a GPU with a colon.
+bool isNvidiaSmi(const std::vector<Word> &words) {
+  return isMatrixHeader(words) ||
+         (words.size() > 1 && words[0].text == "GPU" && words[1].text.ends_with(':'));
+}
+
+/// Whether the first words that are no comment are numbers.
+bool isEdgeList(std::vector<TextLine> lines) {
+  for (TextLine &line : lines) {
+    line.text.resize(std::min(line.text.find('#'), line.text.size()));
+    std::vector<Word> words = line.words();
+    if (!words.empty())
+      return std::all_of(words.begin(), words.end(), [](const Word &word) {
+        return std::isdigit(static_cast<unsigned char>(word.text[0])) != 0 || word.text[0] == '-';
+      });
+  }
+  return false;
 }
 
 } // namespace
@@ -120,10 +190,30 @@ std::string_view name(Format format) {
   case Format::NcclXml: return "NCCL or RCCL topology XML";
   case Format::NvidiaSmi: return "nvidia-smi text";
   case Format::RocmSmi: return "rocm-smi text";
-  case Format::EdgeList: break;
+  case Format::EdgeList: return "edge list";
+  case Format::Mlir: break;
   }
-  return "edge list";
+  return "ccl.topology";
 }
+
+std::string checkUnused(const Options &options, std::string_view what) {
+  std::vector<std::string_view> unused;
+  for (auto [said, option] : {std::pair(options.nodes != 1, "nodes"),
+                              {!options.join.empty(), "join"},
+                              {!options.assume.gpu.empty(), "gpu"},
+                              {options.assume.pcie != 0, "pcie"},
+                              {options.assume.nic != 0, "nic"}})
+    if (said)
+      unused.push_back(option);
+  if (unused.empty())
+    return "";
+  std::string_view boxes =
+      unused[0] == "nodes" ? ". Where a name has boxes, their number is behind the colon" : "";
+  return fmt::format("{} cannot be said of {}, only of the description of one machine{}",
+                     fmt::join(unused, ", "), what, boxes);
+}
+
+std::string oneSpeedNote() { return "every link has one speed; no other, effective one is known"; }
 
 std::optional<Format> detectFormat(std::string_view text) {
   if (text.starts_with("\xef\xbb\xbf"))
@@ -133,30 +223,35 @@ std::optional<Format> detectFormat(std::string_view text) {
     return std::nullopt;
   if (text[first] == '<')
     return Format::NcclXml;
-  if (isRocmSmi(text))
-    return Format::RocmSmi;
-  if (text.find("GPU") != text.npos)
-    return Format::NvidiaSmi;
-  // The first words that are no comment.
-  for (TextLine &line : splitLines(text.substr(0, 1 << 16))) {
-    line.text.resize(std::min(line.text.find('#'), line.text.size()));
+  if (text.starts_with("ML\xefR")) // bytecode
+    return Format::Mlir;
+  bool rocm = isRocmSmi(text), nvidia = false;
+  std::vector<TextLine> lines = splitLines(text.substr(0, 1 << 20));
+  for (const TextLine &line : lines) {
     std::vector<Word> words = line.words();
-    if (words.empty())
-      continue;
-    bool numbers = std::all_of(words.begin(), words.end(), [](const Word &word) {
-      return std::isdigit(static_cast<unsigned char>(word.text[0])) != 0 || word.text[0] == '-';
-    });
-    return numbers ? std::optional(Format::EdgeList) : std::nullopt;
+    if (!words.empty() && isOurs(words))
+      return Format::Mlir;
+    nvidia |= isNvidiaSmi(words);
   }
-  return std::nullopt;
+  if (rocm)
+    return Format::RocmSmi;
+  if (nvidia)
+    return Format::NvidiaSmi;
+  if (isEdgeList(std::move(lines)))
+    return Format::EdgeList;
+  // Perhaps with something before each line: it will be said what.
+  return text.find("GPU") != text.npos ? std::optional(Format::NvidiaSmi) : std::nullopt;
 }
 
 bool ReadResult::failed() const {
-  return std::any_of(diagnostics.begin(), diagnostics.end(),
+  return !refusal.empty() ||
+         std::any_of(diagnostics.begin(), diagnostics.end(),
                      [](const Diagnostic &diagnostic) { return diagnostic.isError(); });
 }
 
 ReadResult finish(Machine machine, const Options &options) {
+  if (std::string why = checkOptions(options); !why.empty())
+    return refused(std::move(why));
   ReadResult result;
   result.what = machine.summary();
   result.notes = std::move(machine.notes);
@@ -167,6 +262,7 @@ ReadResult finish(Machine machine, const Options &options) {
       result.missing.push_back("GPUs");
     return result;
   }
+  setRates(result, machine.hasBothRates(), options);
   Box box = makeBox(machine, options.rates);
   if (std::string problem = box.topology.check(); !problem.empty()) {
     result.missing.push_back(fmt::format("links: {}", problem));
@@ -178,34 +274,20 @@ ReadResult finish(Machine machine, const Options &options) {
 
 ReadResult readTopologyText(std::string_view text, std::string_view name, const Options &options) {
   std::optional<Format> format = detectFormat(text);
+  if (!format || *format == Format::Mlir)
+    return malformed(
+        "neither NCCL's topology XML, nor text of nvidia-smi topo -m, nvidia-smi nvlink -s "
+        "or rocm-smi --showtopo, nor an edge list (`N V E`, then `src dst capacity`), nor our own "
+        "text (`ccl.topology`)");
+  if (*format == Format::EdgeList)
+    return fromEdgeList(text, name, options);
+  if (*format == Format::NcclXml && text.size() > mostXmlBytes)
+    return malformed(fmt::format("more than {} MiB of XML", mostXmlBytes >> 20));
   ReadResult result;
-  if (!format) {
-    fail(result,
-         "neither NCCL's topology XML, nor text of nvidia-smi topo -m, nvidia-smi nvlink -s "
-         "or rocm-smi --showtopo, nor an edge list (`N V E`, then `src dst capacity`)",
-         {1, 1});
-    return result;
-  }
-  if (*format == Format::NcclXml && text.size() > mostXmlBytes) {
-    fail(result, fmt::format("more than {} MiB of XML", mostXmlBytes >> 20));
-    return result;
-  }
-  std::optional<Machine> machine;
-  switch (*format) {
-  case Format::NcclXml: machine = readNccl(text, options.assume, result.diagnostics); break;
-  case Format::NvidiaSmi: machine = readNvidiaSmi(text, options.assume, result.diagnostics); break;
-  case Format::RocmSmi: machine = readRocmSmi(text, options.assume, result.diagnostics); break;
-  case Format::EdgeList: {
-    std::optional<model::Topology> list = readEdgeList(text, result.diagnostics);
-    if (!list)
-      return result;
-    list->name = name;
-    result.what = fmt::format("edge list: {} ranks, {} switches, {} links", list->ranks(),
-                              list->switches.size(), list->links.size());
-    joinBox(result, {std::move(*list), {}}, options);
-    return result;
-  }
-  }
+  auto reader = *format == Format::NcclXml     ? readNccl
+                : *format == Format::NvidiaSmi ? readNvidiaSmi
+                                               : readRocmSmi;
+  std::optional<Machine> machine = reader(text, options.assume, result.diagnostics);
   if (!machine)
     return result;
   if (machine->name.empty())
@@ -216,17 +298,20 @@ ReadResult readTopologyText(std::string_view text, std::string_view name, const 
 }
 
 ReadResult readTopology(const std::string &nameOrPath, const Options &options) {
-  if (nameOrPath == "detect")
-    return finish(detect(), options);
+  if (nameOrPath == "detect") {
+    DetectOptions how;
+    how.assume = options.assume;
+    Machine machine = detect(how);
+    if (machine.devices.empty())
+      return refused(machine.missing.front());
+    return finish(std::move(machine), options);
+  }
   if (isTopologyName(nameOrPath))
     return fromName(nameOrPath, options);
-  ReadResult result;
   std::string error;
   std::optional<std::string> text = readFile(nameOrPath, error);
-  if (!text) {
-    fail(result, fmt::format("{}; nor is it the name of a topology: {}", error, allNames()));
-    return result;
-  }
+  if (!text)
+    return refused(fmt::format("{}; nor is it the name of a topology: {}", error, allNames()));
   size_t slash = nameOrPath.rfind('/');
   std::string_view base = nameOrPath;
   base.remove_prefix(slash == nameOrPath.npos ? 0 : slash + 1);

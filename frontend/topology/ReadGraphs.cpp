@@ -64,8 +64,10 @@ std::optional<Machine> GraphsReader::read() {
     machine.missing.push_back("GPUs: no graph has a channel");
   else
     machine.notes.push_back(fmt::format(
-        "links are those of graph {}: {} channels of {} GB/s", chosen.attribute("id").value(),
-        chosen.attribute("nchannels").value(), chosen.attribute("speedintra").value()));
+        "links are those of graph {}: {} of {} GB/s", chosen.attribute("id").value(),
+        counted(std::distance(chosen.children("channel").begin(), chosen.children("channel").end()),
+                "channel", "channels"),
+        chosen.attribute("speedintra").value()));
   return std::move(machine);
 }
 
@@ -74,13 +76,30 @@ void GraphsReader::readGraph(pugi::xml_node graph) {
   double intra = values.number(graph, "speedintra", 0, 1e6).value_or(0);
   double inter = values.number(graph, "speedinter", 0, 1e6).value_or(intra);
   bool ring = graph.attribute("pattern").as_int() == ringPattern;
-  if (intra <= 0)
+  bool nets = static_cast<bool>(
+      graph.find_node([](pugi::xml_node node) { return std::string_view(node.name()) == "net"; }));
+  if (intra < model::leastBandwidth)
     values.error(values.document().place(graph, "speedintra"),
                  "a graph with channels needs a positive speedintra (GB/s)");
+  if (nets && inter < model::leastBandwidth)
+    values.error(values.document().place(graph, "speedinter"),
+                 "a graph whose channels have a `net` needs a positive speedinter (GB/s)");
   if (values.failed())
     return;
-  for (pugi::xml_node channel : graph.children("channel"))
+  int64_t channels = 0;
+  for (pugi::xml_node channel : graph.children("channel")) {
     readChannel(channel, intra, inter, ring);
+    ++channels;
+  }
+  if (values.integer(graph, "nchannels", 0, 1 << 20).value_or(channels) != channels)
+    machine.warnings.push_back(
+        {Diagnostic::Kind::Warning,
+         values.document().place(graph, "nchannels"),
+         -1,
+         fmt::format("nchannels=\"{}\", but there {} here, which count",
+                     graph.attribute("nchannels").value(),
+                     channels == 1 ? "is 1" : fmt::format("are {}", channels)),
+         {}});
   for (const auto &[ends, speed] : speeds) {
     Device &a = machine.devices[size_t(ends.first)], &b = machine.devices[size_t(ends.second)];
     for (Device *nic : {&a, &b})

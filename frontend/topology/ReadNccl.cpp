@@ -23,8 +23,11 @@ std::optional<Machine> readNccl(std::string_view text, const Assume &assume,
                          xml->place(xml->root()),
                          -1,
                          fmt::format("the element at the top is `{}`; topology files have "
-                                     "`system`, graph files `graphs`",
-                                     top),
+                                     "`system`, graph files `graphs`{}",
+                                     top,
+                                     top == "topology" ? " (hwloc's are read by --detect, if the "
+                                                         "variable HWLOC_XMLFILE names one)"
+                                                       : ""),
                          {}});
   return std::nullopt;
 }

@@ -15,8 +15,18 @@ namespace {
 /// A block of `nvlink -s`, or a line of `-L`.
 struct GpuText {
   std::string name;
-  int64_t active = 0, inactive = 0;
-  double slowest = 0, fastest = 0; ///< GB/s of active links
+  std::map<int64_t, double> links; ///< by number: GB/s; 0 is inactive
+
+  int64_t active() const {
+    return std::count_if(links.begin(), links.end(), [](auto &link) { return link.second > 0; });
+  }
+  /// Of active links; 0 if there is none.
+  double fastest() const {
+    double speed = 0;
+    for (auto [number, value] : links)
+      speed = std::max(speed, value);
+    return speed;
+  }
 };
 
 class SmiReader {
@@ -30,9 +40,14 @@ private:
   bool readGpuLine(const TextLine &line, const std::vector<Word> &words);
   bool readLinkLine(const std::vector<Word> &words);
   void readNicNames(const std::vector<Word> &words);
-  void findFamily();
+  const GpuFamily *familyInText() const;
+  const GpuFamily *familyOf(int64_t number) const;
+  void findFamilies();
   void addMatrix();
   void addNvlinks(const std::vector<int32_t> &devices);
+  Speed linkSpeed(size_t a, size_t b) const;
+  bool isSwitched();
+  void tellKinds();
   Level levelOf(size_t a, size_t b) const;
   Level besideNvlink(size_t a, size_t b) const;
   void addGpusWithoutMatrix();
@@ -48,22 +63,28 @@ private:
   std::map<int64_t, GpuText> gpus;
   std::map<std::string, std::string> nicNames; ///< "NIC0" to "mlx5_0"
   int64_t current = -1;                        ///< the GPU whose links follow
-  const GpuFamily *family = nullptr;
+  std::vector<const GpuFamily *> families;     ///< of the matrix' devices; null: not known
 };
+
+std::optional<int64_t> numberOf(std::string_view text, int64_t most) {
+  int64_t number = 0;
+  auto [end, code] = std::from_chars(text.data(), text.data() + text.size(), number);
+  bool whole = end == text.data() + text.size() || *end == ':';
+  return code == std::errc() && whole && number >= 0 && number <= most ? std::optional(number)
+                                                                       : std::nullopt;
+}
 
 /// "GPU 0: NVIDIA H100 80GB HBM3 (UUID: ...)".
 bool SmiReader::readGpuLine(const TextLine &line, const std::vector<Word> &words) {
-  int64_t number = 0;
-  const std::string &text = words[1].text;
-  auto [end, code] = std::from_chars(text.data(), text.data() + text.size(), number);
-  if (code != std::errc() || number < 0 || number > 65535)
-    return error(words[1].place, fmt::format("`{}` is no number of a GPU", text));
+  std::optional<int64_t> number = numberOf(words[1].text, 65535);
+  if (!number)
+    return error(words[1].place, fmt::format("`{}` is no number of a GPU", words[1].text));
   size_t begin = line.text.find(':') + 1;
   std::string name = line.text.substr(begin, line.text.find("(UUID", begin) - begin);
   name.erase(0, std::min(name.find_first_not_of(' '), name.size()));
   name.erase(name.find_last_not_of(" \t") + 1);
-  gpus[number].name = name;
-  current = number;
+  gpus[*number].name = name;
+  current = *number;
   return true;
 }
 
@@ -71,22 +92,23 @@ bool SmiReader::readGpuLine(const TextLine &line, const std::vector<Word> &words
 bool SmiReader::readLinkLine(const std::vector<Word> &words) {
   if (current < 0)
     return error(words[0].place, "a link before any `GPU n:` line");
-  GpuText &gpu = gpus[current];
+  std::optional<int64_t> link = numberOf(words[1].text, 1023);
+  if (!link)
+    return error(words[1].place, fmt::format("`{}` is no number of a link", words[1].text));
   const std::string &value = words[2].text;
   double speed = 0;
   auto [end, code] = std::from_chars(value.data(), value.data() + value.size(), speed);
   bool number = code == std::errc() && end == value.data() + value.size();
-  if (!number && (value.starts_with("<") || value == "N/A")) {
-    ++gpu.inactive;
-    return true;
-  }
-  if (!number || !(speed > 0 && speed < 1e6) || words.size() < 4 || words[3].text != "GB/s")
+  if (!number && (value.starts_with("<") || value == "N/A"))
+    speed = 0;
+  else if (!number || !(speed > 0 && speed < 1e6) || words.size() < 4 || words[3].text != "GB/s")
     return error(words[2].place,
                  fmt::format("`{}` is neither a speed in GB/s nor <inactive>", value));
-  gpu.slowest = gpu.active == 0 ? speed : std::min(gpu.slowest, speed);
-  gpu.fastest = std::max(gpu.fastest, speed);
-  ++gpu.active;
-  return true;
+  auto [it, isNew] = gpus[current].links.try_emplace(*link, speed);
+  if (isNew || it->second == speed)
+    return true;
+  return error(words[2].place,
+               fmt::format("GPU {}, link {} for the second time, and otherwise", current, *link));
 }
 
 /// "NIC0: mlx5_0", several in a line or one.
@@ -97,10 +119,14 @@ void SmiReader::readNicNames(const std::vector<Word> &words) {
 }
 
 bool SmiReader::readLines(const std::vector<TextLine> &lines) {
-  TextPlace hidden; // a header that something stands before
+  TextPlace hidden, peers; // a header that something stands before; a matrix of `topo -p2p`
   for (size_t at = 0; at < lines.size();) {
     const TextLine &line = lines[at];
     std::vector<Word> words = line.words();
+    if (isMatrixHeader(words) && skipPeerMatrix(lines, at)) {
+      peers = words[0].place;
+      continue;
+    }
     if (isMatrixHeader(words)) {
       if (matrix)
         return error(words[0].place, "a second matrix; only one machine can be read at a time");
@@ -123,40 +149,71 @@ bool SmiReader::readLines(const std::vector<TextLine> &lines) {
   }
   if (matrix || !gpus.empty())
     return true;
+  if (peers.line > 0)
+    return error(peers,
+                 "this matrix is that of `nvidia-smi topo -p2p`, who may reach whom; how is in "
+                 "that of `nvidia-smi topo -m`");
   if (hidden.line > 0)
     return error(hidden, "a line with GPUs that is neither the header of a matrix nor below one: "
                          "the header begins with GPU0, and nothing stands before a line (paste the "
                          "tool's text alone)");
-  return error({}, "neither a matrix of `nvidia-smi topo -m` nor links of `nvidia-smi nvlink -s`");
+  return error({1, 1},
+               "neither a matrix of `nvidia-smi topo -m` nor links of `nvidia-smi nvlink -s`");
 }
 
-/// The family whose links `nvlink -s` shows with this speed, if no other has it.
+/// The family whose links `nvlink -s` shows with this speed (GB/s, raw), if no other has it.
 const GpuFamily *familyOfSpeed(double speed) {
-  if (speed > 13 && speed < 15)
-    return cudaFamily(86);
-  if (speed > 48 && speed < 55)
-    return cudaFamily(100);
+  struct Row {
+    double from, to;
+    int64_t capability;
+  };
+  for (Row row : {Row{13, 15, 86}, Row{19, 21, 60}, Row{26, 27, 90}, Row{48, 55, 100}})
+    if (speed > row.from && speed < row.to)
+      return cudaFamily(row.capability);
   return nullptr;
 }
 
-void SmiReader::findFamily() {
-  family = namedFamily(assume.gpu);
+/// Of all GPUs that the text tells the kind of; null if they differ.
+const GpuFamily *SmiReader::familyInText() const {
+  const GpuFamily *only = nullptr;
   for (auto &[number, gpu] : gpus)
-    if (!family)
-      family = namedFamily(gpu.name);
-  for (auto &[number, gpu] : gpus)
-    if (!family && gpu.active > 0)
-      family = familyOfSpeed(gpu.fastest);
+    if (const GpuFamily *family = familyOf(number)) {
+      if (only && only != family)
+        return nullptr;
+      only = family;
+    }
+  return only;
+}
+
+const GpuFamily *SmiReader::familyOf(int64_t number) const {
+  if (const GpuFamily *told = namedFamily(assume.gpu))
+    return told;
+  auto gpu = gpus.find(number);
+  if (gpu == gpus.end())
+    return nullptr;
+  const GpuFamily *family = namedFamily(gpu->second.name);
+  return family ? family : familyOfSpeed(gpu->second.fastest());
+}
+
+void SmiReader::findFamilies() {
+  const GpuFamily *others = assume.gpu.empty() ? familyInText() : namedFamily(assume.gpu);
+  for (const SmiDevice &device : matrix->devices) {
+    std::optional<int64_t> number;
+    if (device.gpu)
+      number = numberOf(std::string_view(device.name).substr(3), 65535);
+    const GpuFamily *family = number ? familyOf(*number) : nullptr;
+    families.push_back(family ? family : others);
+  }
 }
 
 std::optional<Machine> SmiReader::read(std::string_view text) {
   if (!readLines(splitLines(text)))
     return std::nullopt;
-  findFamily();
   if (!matrix) {
     addGpusWithoutMatrix();
     return std::move(machine);
   }
+  findFamilies();
   addMatrix();
   return std::move(machine);
 }
@@ -164,10 +221,12 @@ std::optional<Machine> SmiReader::read(std::string_view text) {
 void SmiReader::addGpusWithoutMatrix() {
   for (auto &[number, gpu] : gpus) {
     machine.add({DeviceKind::Gpu, fmt::format("gpu{}", number), 0, number});
-    machine.notes.push_back(gpu.active > 0
-                                ? fmt::format("GPU {}: {}, {} active links of {} GB/s", number,
-                                              gpu.name, gpu.active, gpu.slowest)
-                                : fmt::format("GPU {}: {}, no active link", number, gpu.name));
+    int64_t active = gpu.active();
+    std::string links =
+        active > 0 ? fmt::format("{} of {} GB/s", counted(active, "active link", "active links"),
+                                 gpu.fastest())
+                   : "no active link";
+    machine.notes.push_back(fmt::format("GPU {}: {}, {}", number, gpu.name, links));
   }
   machine.missing.push_back(
       "where each link leads: `nvidia-smi nvlink -s` has only speeds. Put the "
@@ -210,45 +269,69 @@ Level SmiReader::levelOf(size_t a, size_t b) const {
   return besideNvlink(a, b);
 }
 
-void SmiReader::addNvlinks(const std::vector<int32_t> &devices) {
-  int64_t most = 0, cells = 0;
-  std::vector<int64_t> sum(devices.size()), widest(devices.size());
-  for (size_t a = 0; a < devices.size(); ++a) {
-    for (size_t b = 0; b < devices.size(); ++b) {
-      int64_t links = matrix->at(a, b).nvlinks;
-      sum[a] += links;
-      widest[a] = std::max(widest[a], links);
-      cells += links > 0;
+/// NVLink between two devices: as the slower of both.
+Speed SmiReader::linkSpeed(size_t a, size_t b) const {
+  Speed x = families[a] ? families[a]->link : someNvlink;
+  Speed y = families[b] ? families[b]->link : someNvlink;
+  return x.nominal < y.nominal ? x : y;
+}
+
+/// Whether cells count the ways over a switch, which a row has more of than a GPU has links.
+bool SmiReader::isSwitched() {
+  for (size_t a = 0; a < families.size(); ++a) {
+    int64_t most = families[a] && families[a]->most > 0 ? families[a]->most : 18, sum = 0;
+    for (size_t b = 0; b < families.size(); ++b)
+      sum += matrix->at(a, b).nvlinks;
+    if (sum > most) {
+      machine.notes.push_back(
+          fmt::format("NVLinks go to an NVSwitch: {} to all peers together are more "
+                      "than a GPU has ({})",
+                      sum, most));
+      return true;
     }
-    most = std::max(most, sum[a]);
   }
-  if (cells == 0)
-    return;
-  Speed link = family ? family->link : someNvlink;
-  if (!family)
+  return false;
+}
+
+void SmiReader::tellKinds() {
+  bool all = true, same = true;
+  for (size_t a = 0; a < families.size(); ++a)
+    if (matrix->devices[a].gpu) {
+      all &= families[a] != nullptr;
+      same &= families[a] == families[0]; // the first column is a GPU
+    }
+  if (!all)
     machine.missing.push_back(
         fmt::format("the kind of GPU, so the speed of NVLink: taken as {} GB/s "
                     "a link ({} effective), which holds for NVLink 2 to 4; "
                     "NVLink 5 has 50, an RTX 3090 has 14",
-                    link.nominal, link.effective));
-  // A cell with a switch in between counts all links of a GPU. There cannot be more than it has.
-  int64_t limit = family && family->most > 0 ? family->most : 18;
-  if (most <= limit) {
-    for (size_t a = 0; a < devices.size(); ++a)
-      for (size_t b = 0; b < devices.size(); ++b)
+                    someNvlink.nominal, someNvlink.effective));
+  if (!same)
+    machine.notes.push_back("GPUs are of several kinds: NVLinks between two are as the slower's");
+}
+
+void SmiReader::addNvlinks(const std::vector<int32_t> &devices) {
+  size_t n = devices.size();
+  std::vector<int64_t> widest(n);
+  for (size_t a = 0; a < n; ++a)
+    for (size_t b = 0; b < n; ++b)
+      widest[a] = std::max<int64_t>(widest[a], matrix->at(a, b).nvlinks);
+  if (std::all_of(widest.begin(), widest.end(), [](int64_t links) { return links == 0; }))
+    return;
+  tellKinds();
+  if (!isSwitched()) {
+    for (size_t a = 0; a < n; ++a)
+      for (size_t b = 0; b < n; ++b)
         if (int64_t links = matrix->at(a, b).nvlinks)
-          machine.cable(devices[a], devices[b], link * double(links));
+          machine.cable(devices[a], devices[b], linkSpeed(a, b) * double(links));
     return;
   }
-  bool nvls = family && family->inSwitch;
+  bool nvls = std::all_of(families.begin(), families.end(),
+                          [](const GpuFamily *family) { return family && family->inSwitch; });
   int32_t middle = machine.add({DeviceKind::Switch, "nvswitch", 0, 0, {}, 0, nvls, nvls});
-  for (size_t a = 0; a < devices.size(); ++a)
+  for (size_t a = 0; a < n; ++a)
     if (widest[a] > 0)
-      machine.connect(devices[a], middle, link * double(widest[a]));
-  machine.notes.push_back(
-      fmt::format("NVLinks go to an NVSwitch: {} to all peers together are more "
-                  "than a GPU has ({})",
-                  most, limit));
+      machine.connect(devices[a], middle, linkSpeed(a, a) * double(widest[a]));
 }
 
 void SmiReader::addMatrix() {

@@ -21,12 +21,14 @@ constexpr size_t mostGpus = 512;
 
 /// One of the matrices; cells as words.
 struct Matrix {
+  TextPlace place; ///< of the header
   std::vector<std::string> names;
   std::vector<Word> cells;
   const Word &at(size_t row, size_t column) const { return cells[row * names.size() + column]; }
 };
 
 enum Section : size_t { Weight, Hops, Type, Other };
+constexpr std::string_view titlesHave = "between two GPUs";
 constexpr std::array<std::string_view, 3> titles = {
     "Weight between two GPUs", "Hops between two GPUs", "Link Type between two GPUs"};
 
@@ -53,8 +55,14 @@ private:
   std::vector<Diagnostic> &diagnostics;
   std::vector<TextLine> lines;
   std::array<std::optional<Matrix>, 3> matrices;
-  std::vector<std::pair<std::string, int64_t>> numa; ///< "GPU0" and its node
-  std::string product;                               ///< a line that names the card, if any
+  struct Numa {
+    std::string gpu; ///< "GPU0"
+    int64_t node;    ///< -1: none
+    TextPlace place;
+  };
+  std::vector<Numa> numa;
+  TextPlace firstTitle = {1, 1};
+  std::string product; ///< a line that names the card, if any
   Machine machine;
 };
 
@@ -70,6 +78,7 @@ std::optional<int64_t> parseInteger(std::string_view text) {
 bool RocmReader::readMatrix(Section section, size_t &at) {
   std::vector<Word> header = lines[at].words();
   Matrix matrix;
+  matrix.place = header[0].place;
   for (const Word &word : header) {
     if (!isGpuName(word.text) ||
         std::find(matrix.names.begin(), matrix.names.end(), word.text) != matrix.names.end())
@@ -139,7 +148,7 @@ bool RocmReader::readNuma(const std::vector<Word> &words) {
   std::optional<int64_t> number = parseInteger(gpu), node = parseInteger(words.back().text);
   if (!number || !node)
     return error(words.back().place, fmt::format("`{}` is no NUMA node", words.back().text));
-  numa.emplace_back(fmt::format("GPU{}", *number), *node);
+  numa.push_back({fmt::format("GPU{}", *number), *node, words[0].place});
   return true;
 }
 
@@ -148,9 +157,14 @@ bool RocmReader::readLines() {
   for (size_t at = 0; at < lines.size();) {
     std::vector<Word> words = lines[at].words();
     std::string text = withSingleBlanks(words);
-    for (size_t s = 0; s < titles.size(); ++s)
-      if (text.find(titles[s]) != text.npos)
-        section = s;
+    if (text.find(titlesHave) != text.npos) {
+      if (firstTitle == TextPlace{1, 1})
+        firstTitle = words[0].place;
+      section = Other; // there are titles that say nothing about ways
+      for (size_t s = 0; s < titles.size(); ++s)
+        if (text.find(titles[s]) != text.npos)
+          section = s;
+    }
     if (section != Other && !words.empty() && isGpuName(words[0].text)) {
       if (!readMatrix(Section(section), at))
         return false;
@@ -168,11 +182,16 @@ bool RocmReader::readLines() {
 
 bool RocmReader::checkTypes() {
   if (!matrices[Type])
-    return error({}, "no matrix \"Link Type between two GPUs\"; `rocm-smi --showtopo` prints it");
+    return error(firstTitle,
+                 "no matrix \"Link Type between two GPUs\"; `rocm-smi --showtopo` prints it");
+  const std::vector<std::string> &names = matrices[Type]->names;
   for (Section other : {Weight, Hops})
-    if (matrices[other] && matrices[other]->names != matrices[Type]->names)
-      return error(
-          {}, fmt::format("\"{}\" and \"{}\" name different GPUs", titles[other], titles[Type]));
+    if (matrices[other] && matrices[other]->names != names)
+      return error(matrices[other]->place, fmt::format("\"{}\" and \"{}\" name different GPUs",
+                                                       titles[other], titles[Type]));
+  for (const Numa &one : numa)
+    if (std::find(names.begin(), names.end(), one.gpu) == names.end())
+      return error(one.place, fmt::format("{} has a NUMA node, but is in no matrix", one.gpu));
   return true;
 }
 
@@ -196,9 +215,9 @@ void RocmReader::build() {
   std::vector<int64_t> node(n, -1);
   for (size_t i = 0; i < n; ++i) {
     devices.push_back(machine.add({DeviceKind::Gpu, types.names[i], 0, int64_t(i)}));
-    for (const auto &[name, number] : numa)
-      if (name == types.names[i])
-        node[i] = number;
+    for (const Numa &one : numa)
+      if (one.gpu == types.names[i])
+        node[i] = one.node;
   }
   Speed link = family ? family->link : someXgmi;
   int64_t links = 0;
@@ -214,6 +233,9 @@ void RocmReader::build() {
     machine.missing.push_back(fmt::format("the kind of GPU, so the speed of xGMI: taken as {} GB/s "
                                           "a link ({} effective)",
                                           link.nominal, link.effective));
+  if (n > 1 && std::find(node.begin(), node.end(), -1) != node.end())
+    machine.missing.push_back("NUMA nodes: GPUs of two hops over PCI Express are taken as on one "
+                              "socket, those that only xGMI joins as on sockets of their own");
   auto level = [&](size_t a, size_t b) {
     if (node[a] >= 0 && node[b] >= 0)
       return node[a] == node[b] ? Level::Node : Level::System;

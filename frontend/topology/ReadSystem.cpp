@@ -27,11 +27,13 @@ public:
 private:
   void readCpu(pugi::xml_node node);
   void readPci(pugi::xml_node node, int32_t parent);
-  void readGpu(pugi::xml_node pci, pugi::xml_node node, int32_t parent, Speed speed);
+  void readGpu(pugi::xml_node pci, pugi::xml_node node, int32_t parent, Speed speed,
+               int64_t parts = 1);
   void readNic(pugi::xml_node nic, std::string_view busId, int32_t parent,
                std::optional<Speed> speed);
   std::optional<Speed> readPcie(pugi::xml_node pci);
   bool isGpuByClass(pugi::xml_node pci);
+  Speed readSocket(pugi::xml_node cpu);
   void connectSockets();
   void orderGpus();
   void tellWhatIsMissing();
@@ -51,12 +53,13 @@ private:
     Speed speed;
   };
   std::vector<Socket> sockets;
+  std::set<std::pair<int32_t, int64_t>> numas;       ///< host, numaid
   std::map<std::string, int32_t, std::less<>> hosts; ///< by host_hash
   int32_t host = 0;
   std::vector<std::pair<int32_t, std::optional<int64_t>>> ranks; ///< GPU devices, with `rank`
   bool namesGpus = false;                                        ///< some `gpu` element
   int64_t unknownDevices = 0, gpusByClass = 0, nicsByClass = 0;
-  int64_t assumedSlots = 0, assumedNets = 0;
+  int64_t assumedSlots = 0, assumedNets = 0, assumedSockets = 0;
 };
 
 void SystemReader::warnOfUnknown(pugi::xml_node parent,
@@ -98,16 +101,15 @@ void SystemReader::readCpu(pugi::xml_node node) {
   host = hosts.try_emplace(std::string(hash), int32_t(hosts.size())).first->second;
   values.required(node, "numaid");
   int64_t numa = values.integer(node, "numaid", -1, 1 << 20).value_or(-1);
+  if (!numas.emplace(host, numa).second)
+    warn(place(node), fmt::format("numaid=\"{}\" for the second time; taken as two CPUs", numa));
   std::string prefix = host > 0 ? fmt::format("host{}.", host) : "";
   Device socket;
   socket.kind = DeviceKind::Cpu;
   socket.name = numa < 0 ? prefix + "cpu" : fmt::format("{}cpu{}", prefix, numa);
   socket.host = host;
   int32_t device = machine.add(std::move(socket));
-  sockets.push_back({device, host,
-                     socketSpeed(node.attribute("arch").value(), node.attribute("vendor").value(),
-                                 values.integer(node, "familyid", -1, 1 << 20).value_or(0),
-                                 values.integer(node, "modelid", -1, 1 << 20).value_or(0))});
+  sockets.push_back({device, host, readSocket(node)});
   links.enterSocket(device, host);
   warnOfUnknown(node, {"pci", "nic"});
   for (pugi::xml_node child : node.children("pci"))
@@ -115,6 +117,15 @@ void SystemReader::readCpu(pugi::xml_node node) {
   // NICs that no PCI device is known of.
   for (pugi::xml_node nic : node.children("nic"))
     readNic(nic, "", device, std::nullopt);
+}
+
+Speed SystemReader::readSocket(pugi::xml_node cpu) {
+  int64_t family = values.integer(cpu, "familyid", -1, 1 << 20).value_or(0);
+  int64_t model = values.integer(cpu, "modelid", -1, 1 << 20).value_or(0);
+  std::optional<Speed> speed =
+      socketSpeed(cpu.attribute("arch").value(), cpu.attribute("vendor").value(), family, model);
+  assumedSockets += !speed;
+  return speed.value_or(someSocket);
 }
 
 /// "16.0 GT/s PCIe", "8 GT/s"; empty or another unit: nothing.
@@ -130,7 +141,13 @@ std::optional<double> gigatransfers(std::string_view text) {
 
 /// What the slot of a device carries, as NCCL reads it: no speed is 8 GT/s, no width 16 lanes.
 std::optional<Speed> SystemReader::readPcie(pugi::xml_node pci) {
-  int64_t width = values.integer(pci, "link_width", 0, 32).value_or(0);
+  constexpr int64_t unknownWidth = 255; // what Linux says of devices without a slot
+  int64_t width = values.integer(pci, "link_width", 0, unknownWidth).value_or(0);
+  if (width > 32 && width != unknownWidth)
+    values.error(values.document().place(pci, "link_width"),
+                 fmt::format("link_width=\"{}\": PCI Express has up to 32 lanes", width));
+  if (width == unknownWidth)
+    width = 0;
   std::string_view text = pci.attribute("link_speed").value();
   std::optional<double> speed = gigatransfers(text);
   std::optional<Speed> lane = speed ? pcieLane(*speed) : std::nullopt;
@@ -142,7 +159,7 @@ std::optional<Speed> SystemReader::readPcie(pugi::xml_node pci) {
   if (!lane || width == 0)
     ++assumedSlots;
   if (!lane)
-    lane = assume.pcie > 0 ? *pcieSlot(assume.pcie) * (1.0 / 16) : *pcieLane(8);
+    lane = assumedSlot(assume) * (1.0 / 16);
   return *lane * double(width == 0 ? 16 : width);
 }
 
@@ -150,35 +167,36 @@ bool SystemReader::isGpuByClass(pugi::xml_node pci) {
   if (namesGpus || !pci.attribute("class"))
     return false;
   uint32_t type = values.hexadecimal(pci, "class").value_or(0) >> 16;
-  uint32_t vendor = values.hexadecimal(pci, "vendor").value_or(0);
-  // A board's service processor draws its console on a display controller of its own.
-  bool console = vendor == 0x1a03 || vendor == 0x102b;
-  return (type == 0x03 || type == 0x12) && !console;
+  return isComputingGpu(type, values.hexadecimal(pci, "vendor").value_or(0));
 }
 
 void SystemReader::readPci(pugi::xml_node node, int32_t parent) {
   std::string busId(values.required(node, "busid"));
   Speed speed = readPcie(node).value_or(Speed{});
   uint32_t type = values.hexadecimal(node, "class").value_or(0);
-  warnOfUnknown(node, {"pci", "gpu", "nic", "pcilink"});
 
   std::vector<pugi::xml_node> gpus(node.children("gpu").begin(), node.children("gpu").end());
   if (gpus.empty() && isGpuByClass(node)) {
     ++gpusByClass;
     gpus.push_back({});
   }
+  pugi::xml_node nic = node.child("nic");
   if (gpus.size() == 1) {
+    warnOfUnknown(node, {"gpu"});
     readGpu(node, gpus[0], parent, speed);
     return;
   }
-  pugi::xml_node nic = node.child("nic");
   if (nic || (type >> 16) == 0x02) {
+    warnOfUnknown(node, {"nic"});
+    if (pugi::xml_node second = nic.next_sibling("nic"))
+      warn(place(second), "a second `nic` in a `pci` is ignored, as in NCCL");
     readNic(nic, busId, parent, speed);
     links.remember(node, -1);
     if (!nic)
       ++nicsByClass;
     return;
   }
+  warnOfUnknown(node, {"pci", "gpu", "pcilink"});
   bool bridge = node.child("pci") || (type >> 8) == 0x0604 || gpus.size() > 1;
   if (!bridge) {
     // NVSwitches count by the links that lead to them; disks and the like do not count.
@@ -190,13 +208,14 @@ void SystemReader::readPci(pugi::xml_node node, int32_t parent) {
   links.remember(node, device);
   machine.connect(device, parent, speed);
   for (pugi::xml_node gpu : gpus) // parts of one GPU
-    readGpu({}, gpu, device, speed);
+    readGpu({}, gpu, device, speed, int64_t(gpus.size()));
   links.readPciLinks(node, device);
   for (pugi::xml_node child : node.children("pci"))
     readPci(child, device);
 }
 
-void SystemReader::readGpu(pugi::xml_node pci, pugi::xml_node node, int32_t parent, Speed speed) {
+void SystemReader::readGpu(pugi::xml_node pci, pugi::xml_node node, int32_t parent, Speed speed,
+                           int64_t parts) {
   int64_t number = values.integer(node, "dev", 0, 1 << 20).value_or(int64_t(ranks.size()));
   int32_t device = machine.add({DeviceKind::Gpu, fmt::format("gpu{}", number), host});
   ranks.emplace_back(device, values.integer(node, "rank", -1, 1 << 24));
@@ -216,7 +235,7 @@ void SystemReader::readGpu(pugi::xml_node pci, pugi::xml_node node, int32_t pare
                        values.hexadecimal(pci, "device").value_or(0));
   if (!family)
     family = namedFamily(assume.gpu);
-  links.readGpuLinks(node, device, family);
+  links.readGpuLinks(node, device, family, parts);
 }
 
 void SystemReader::readNic(pugi::xml_node nic, std::string_view busId, int32_t parent,
@@ -302,6 +321,9 @@ void SystemReader::tellWhatIsMissing() {
                                      counted(assumedSlots, "PCI slot", "PCI slots"),
                                      assume.pcie > 0 ? fmt::format("PCIe {}", assume.pcie)
                                                      : "8 GT/s (PCIe 3), as NCCL does"));
+  tell(sockets.size() > 1 && assumedSockets > 0,
+       fmt::format("the kind of {}, so the speed between them: taken as {} GB/s",
+                   counted(assumedSockets, "CPU", "CPUs"), someSocket.nominal));
   tell(assumedNets > 0, missingNetSpeed(assumedNets, assume));
   links.tellWhatIsMissing();
   if (sockets.size() > 1)

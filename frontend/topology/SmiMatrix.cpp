@@ -22,9 +22,9 @@ bool isDigits(std::string_view text) {
 
 std::optional<SmiCell> parseCell(std::string_view word) {
   constexpr std::pair<std::string_view, Nearness> names[] = {
-      {"X", Nearness::Self},  {"PIX", Nearness::Pix},   {"PXB", Nearness::Pxb},
-      {"PHB", Nearness::Phb}, {"NODE", Nearness::Node}, {"SYS", Nearness::Sys},
-      {"SOC", Nearness::Sys}};
+      {"X", Nearness::Self},  {"PIX", Nearness::Pix}, {"PSB", Nearness::Pix},
+      {"PXB", Nearness::Pxb}, {"PHB", Nearness::Phb}, {"NODE", Nearness::Node},
+      {"SYS", Nearness::Sys}, {"SOC", Nearness::Sys}};
   for (auto [name, nearness] : names)
     if (word == name)
       return SmiCell{nearness, 0, {}};
@@ -54,8 +54,9 @@ private:
   bool readHeader();
   bool readRow(const std::vector<Word> &words);
   bool readCells(size_t row, const std::vector<Word> &words);
-  void readAffinities(size_t row, const std::vector<Word> &words);
+  bool readAffinities(size_t row, const std::vector<Word> &words);
   bool checkRows();
+  bool checkEnd();
   bool checkSymmetry();
   bool error(TextPlace place, std::string text) {
     diagnostics.push_back({Diagnostic::Kind::Malformed, place, -1, std::move(text), {}});
@@ -67,15 +68,13 @@ private:
   size_t &at;
   std::vector<Diagnostic> &diagnostics;
   SmiMatrix matrix;
-  int32_t headerCell = 0; ///< tabs before the first column
-  bool hasCpu = false, hasNuma = false;
+  bool hasCpu = false, hasNuma = false, hasGpuNuma = false;
   std::vector<TextPlace> rows; ///< where each device's row is; line 0: not yet
 };
 
 bool MatrixReader::readHeader() {
   std::vector<Word> words = lines[at].words();
   matrix.place = words[0].place;
-  headerCell = words[0].cell;
   size_t i = 0;
   for (; i < words.size(); ++i) {
     const Word &word = words[i];
@@ -96,6 +95,7 @@ bool MatrixReader::readHeader() {
   for (; i < words.size(); ++i) {
     hasCpu |= words[i].text == "CPU";
     hasNuma |= words[i].text == "NUMA" && words[i - 1].text != "GPU";
+    hasGpuNuma |= words[i].text == "NUMA" && words[i - 1].text == "GPU";
   }
   matrix.cells.resize(columns() * columns());
   rows.resize(columns());
@@ -132,23 +132,32 @@ bool MatrixReader::readCells(size_t row, const std::vector<Word> &words) {
   return true;
 }
 
-/// Behind the cells. With tabs, columns may be empty and are told by their position.
-void MatrixReader::readAffinities(size_t row, const std::vector<Word> &words) {
+/// Behind the cells. Columns may be empty; with tabs they are told by their position then.
+bool MatrixReader::readAffinities(size_t row, const std::vector<Word> &words) {
   SmiDevice &device = matrix.devices[row];
-  size_t first = columns() + 1;
-  bool tabs = words.size() > 1 && words[1].cell > 0;
+  size_t first = columns() + 1, titles = size_t(hasCpu) + size_t(hasNuma) + size_t(hasGpuNuma);
+  bool full = words.size() == first + titles; // wide columns have two tabs, which is no empty one
+  bool tabs = !full && words.size() > 1 && words[1].cell > 0;
   for (size_t i = first; i < words.size(); ++i) {
+    const std::string &text = words[i].text;
+    if (parseCell(text))
+      return error(words[i].place, fmt::format("the row of {} has more cells than the header has "
+                                               "columns ({})",
+                                               device.name, columns()));
     size_t column = i - first;
     if (tabs)
       column = size_t(std::max(words[i].cell - words[columns()].cell - 1, 0));
+    if (text == "N/A")
+      continue;
     if (hasCpu && column == 0)
-      device.cpus = words[i].text;
+      device.cpus = text;
     else if (hasNuma && column == size_t(hasCpu))
-      device.numa = words[i].text;
+      device.numa = text;
   }
   // Without tabs nobody can tell which of two is empty.
-  if (!tabs && hasCpu && hasNuma && words.size() == first + 1)
+  if (!full && !tabs && hasCpu && hasNuma && words.size() == first + 1)
     device.cpus.clear();
+  return true;
 }
 
 bool MatrixReader::readRow(const std::vector<Word> &words) {
@@ -159,10 +168,7 @@ bool MatrixReader::readRow(const std::vector<Word> &words) {
       return error(words[0].place, fmt::format("a second row of {}; the first is in line {}",
                                                words[0].text, rows[row].line));
     rows[row] = words[0].place;
-    if (!readCells(row, words))
-      return false;
-    readAffinities(row, words);
-    return true;
+    return readCells(row, words) && readAffinities(row, words);
   }
   return error(
       words[0].place,
@@ -175,6 +181,20 @@ bool MatrixReader::checkRows() {
     if (rows[row].line == 0)
       return error(matrix.place, fmt::format("the matrix has a column {}, but no row of it",
                                              matrix.devices[row].name));
+  return true;
+}
+
+/// No row follows the last one.
+bool MatrixReader::checkEnd() {
+  for (size_t next = at; next < lines.size(); ++next) {
+    std::vector<Word> words = lines[next].words();
+    if (words.empty())
+      continue;
+    if (words.size() < 2 || !isDeviceName(words[0].text) || !parseCell(words[1].text))
+      break;
+    return error(words[0].place, fmt::format("a row of {} behind the rows of all {} columns",
+                                             words[0].text, columns()));
+  }
   return true;
 }
 
@@ -209,7 +229,7 @@ std::optional<SmiMatrix> MatrixReader::read() {
       return std::nullopt;
     ++done;
   }
-  if (!checkRows() || !checkSymmetry())
+  if (!checkRows() || !checkEnd() || !checkSymmetry())
     return std::nullopt;
   return std::move(matrix);
 }
@@ -221,9 +241,33 @@ bool isGpuName(std::string_view word) {
 }
 
 bool isMatrixHeader(const std::vector<Word> &words) {
-  return !words.empty() && isGpuName(words[0].text) &&
-         (words.size() == 1 || !parseCell(words[1].text)) &&
-         (words.size() == 1 || isDeviceName(words[1].text));
+  if (words.empty() || !isGpuName(words[0].text))
+    return false;
+  if (words.size() == 1)
+    return true;
+  // Devices have numbers in their names; words of a sentence do not.
+  const std::string &next = words[1].text;
+  bool isTitle = next == "CPU" || next == "NUMA" || next == "GPU";
+  return !parseCell(next) && isDeviceName(next) &&
+         (isTitle || next.find_first_of("0123456789") != next.npos);
+}
+
+bool skipPeerMatrix(const std::vector<TextLine> &lines, size_t &at) {
+  constexpr std::string_view states[] = {"OK", "NS", "CNS", "GNS", "TNS", "DR", "U"};
+  bool found = false;
+  size_t end = at + 1;
+  for (; end < lines.size(); ++end) {
+    std::vector<Word> words = lines[end].words();
+    if (words.empty())
+      continue;
+    if (!isGpuName(words[0].text) || words.size() == 1 || isGpuName(words[1].text))
+      break; // perhaps another header
+    for (const Word &word : words)
+      found |= std::find(std::begin(states), std::end(states), word.text) != std::end(states);
+  }
+  if (found)
+    at = end;
+  return found;
 }
 
 std::optional<SmiMatrix> readSmiMatrix(const std::vector<TextLine> &lines, size_t &at,

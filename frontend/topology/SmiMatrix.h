@@ -1,8 +1,8 @@
 //===- SmiMatrix.h - The matrix of `nvidia-smi topo -m` -------------------------===//
 //
 // How every two devices are joined: `NV#` is # bonded NVLinks; else the farthest thing that
-// PCI Express passes: PIX one bridge, PXB several, PHB the host bridge, NODE the NUMA node,
-// SYS (SOC, once) the link between sockets.
+// PCI Express passes: PIX one bridge (PSB one on the board), PXB several, PHB the host bridge,
+// NODE the NUMA node, SYS (SOC, once) the link between sockets.
 //===----------------------------------------------------------------------===//
 #pragma once
 
@@ -39,6 +39,10 @@ struct SmiMatrix {
 bool isGpuName(std::string_view word);
 /// Whether a line looks like the header: GPUs' names, no cells.
 bool isMatrixHeader(const std::vector<Word> &words);
+
+/// Whether the header `lines[at]` is that of `topo -p2p`, whose cells are OK or why not (GNS, ...).
+/// `at` becomes the line after its last row then.
+bool skipPeerMatrix(const std::vector<TextLine> &lines, size_t &at);
 
 /// The matrix whose header is `lines[at]`; `at` becomes the line after its last row. It must be
 /// square and symmetric, with X on the diagonal and a row for every column, in any order.

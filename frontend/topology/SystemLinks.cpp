@@ -52,7 +52,9 @@ void SystemLinks::remember(pugi::xml_node pci, int32_t device) {
     known.device = device;
 }
 
-void SystemLinks::readGpuLinks(pugi::xml_node gpu, int32_t device, const GpuFamily *family) {
+void SystemLinks::readGpuLinks(pugi::xml_node gpu, int32_t device, const GpuFamily *family,
+                               int64_t parts) {
+  int64_t nvlinks = 0;
   for (pugi::xml_node node : gpu.children()) {
     std::string_view kind = node.name();
     TextPlace place = values.document().place(node);
@@ -60,7 +62,8 @@ void SystemLinks::readGpuLinks(pugi::xml_node gpu, int32_t device, const GpuFami
     if (kind == "c2c") {
       values.required(node, "bw");
       values.required(node, "count");
-      double bandwidth = values.number(node, "bw", 0, 1e9).value_or(0) * double(count) / 1000;
+      double bandwidth =
+          values.number(node, "bw", 0, 1e9).value_or(0) * double(count) / 1000 / double(parts);
       if (bandwidth > 0)
         machine.connect(device, socket, {bandwidth, bandwidth});
       continue;
@@ -73,13 +76,17 @@ void SystemLinks::readGpuLinks(pugi::xml_node gpu, int32_t device, const GpuFami
     Bundle bundle = {device, host,
                      socket, normalBusId(values.required(node, "target")),
                      count,  values.hexadecimal(node, "tclass").value_or(0)};
-    bundle.link = family ? family->link : kind == "xgmi" ? someXgmi : someNvlink;
+    bundle.link = (family           ? family->link
+                   : kind == "xgmi" ? someXgmi
+                                    : someNvlink) *
+                  (1.0 / double(parts));
     bundle.place = place;
     anyXgmi |= kind == "xgmi";
     anyNvls |= family && family->inSwitch;
     unknownFamily += !family;
-    if (family && count > family->most && family->most > 0 && kind == "nvlink")
-      warn(place, fmt::format("{} NVLinks, but a {} has {}", count, family->name, family->most));
+    nvlinks += kind == "nvlink" ? count : 0;
+    if (family && nvlinks > family->most && nvlinks - count <= family->most && family->most > 0)
+      warn(place, fmt::format("{} NVLinks, but a {} has {}", nvlinks, family->name, family->most));
     if (count > 0)
       bundles.push_back(std::move(bundle));
   }
@@ -97,13 +104,11 @@ void SystemLinks::readPciLinks(pugi::xml_node pci, int32_t device) {
                        values.document().place(node)});
 }
 
-int32_t SystemLinks::switchOf(int32_t ofHost) {
-  auto [it, isNew] = switches.try_emplace(ofHost, 0);
-  if (isNew) {
-    std::string name = ofHost > 0 ? fmt::format("host{}.nvswitch", ofHost) : "nvswitch";
-    it->second = machine.add({DeviceKind::Switch, name, ofHost, 0, {}, 0, anyNvls, anyNvls});
-  }
-  return it->second;
+/// NCCL puts several hosts into one file only where NVLink spans them.
+int32_t SystemLinks::nvswitch() {
+  if (switches < 0)
+    switches = machine.add({DeviceKind::Switch, "nvswitch", 0, 0, {}, 0, anyNvls, anyNvls});
+  return switches;
 }
 
 void SystemLinks::connectBundle(const Bundle &bundle) {
@@ -111,7 +116,7 @@ void SystemLinks::connectBundle(const Bundle &bundle) {
   // Virtual machines hide NVSwitches behind a bus number that cannot be.
   bool hidden = bundle.target.starts_with("fffffff:ffff:ff");
   if (hidden || bundle.type == 0x068000) {
-    machine.connect(bundle.from, switchOf(bundle.host), speed);
+    machine.connect(bundle.from, nvswitch(), speed);
     return;
   }
   if (bundle.type == 0x068001) { // a POWER9 socket

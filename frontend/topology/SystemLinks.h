@@ -19,7 +19,8 @@ public:
   void enterSocket(int32_t device, int32_t host);
   /// A PCI device, by the number that links name it with; -1: one that no link leads to.
   void remember(pugi::xml_node pci, int32_t device);
-  void readGpuLinks(pugi::xml_node gpu, int32_t device, const GpuFamily *family);
+  /// Links of a GPU that is one of `parts` of its device: all of them list the device's links.
+  void readGpuLinks(pugi::xml_node gpu, int32_t device, const GpuFamily *family, int64_t parts);
   void readPciLinks(pugi::xml_node pci, int32_t device);
   void connect();
   void tellWhatIsMissing();
@@ -42,7 +43,7 @@ private:
     return device >= 0 && machine.devices[size_t(device)].kind == DeviceKind::Gpu;
   }
   void connectBundle(const Bundle &bundle);
-  int32_t switchOf(int32_t host);
+  int32_t nvswitch();
   void warn(TextPlace place, std::string text);
   void checkBothEnds();
 
@@ -52,7 +53,7 @@ private:
   int32_t socket = -1, host = 0;
   std::map<std::pair<int32_t, std::string>, Known> byBusId; ///< host and bus number
   std::vector<Bundle> bundles, bridges;
-  std::map<int32_t, int32_t> switches; ///< of a host: all its NVSwitches are one
+  int32_t switches = -1; ///< all NVSwitches are one
   std::map<std::pair<int32_t, int32_t>, std::pair<int64_t, const Bundle *>> direct; ///< of two GPUs
   int64_t unknownFamily = 0;
   bool anyNvls = false, anyXgmi = false;

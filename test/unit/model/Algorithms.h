@@ -2,6 +2,7 @@
 #pragma once
 
 #include "dialect/model/Check.h"
+#include "dialect/model/Symmetry.h"
 
 #include <ostream>
 
@@ -35,6 +36,9 @@ Moves ringAllGather(int64_t ranks, bool own);
 /// The ring all-reduce of all ranks as programs, `slots` slots a channel: one agent a
 /// rank; fused (receive, reduce, send in one) or not.
 Program ringProgram(int64_t ranks, int32_t slots, bool fused);
+
+/// The programs of all ranks, written out.
+Program unfold(const Program &rankZero, const Symmetry &symmetry);
 
 Operand local(int32_t buffer, int64_t chunk);
 Operand peer(int32_t rank, int32_t buffer, int64_t chunk);

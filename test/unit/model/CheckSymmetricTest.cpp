@@ -26,30 +26,6 @@ struct Symmetric {
   Contract contract;
 };
 
-/// The programs of all ranks, written out.
-Program unfold(const Program &rankZero, const Symmetry &symmetry) {
-  ShiftGroup group(symmetry);
-  Program all;
-  all.buffers = rankZero.buffers;
-  for (int64_t rank = 0; rank < group.numRanks(); ++rank) {
-    RankProgram program = rankZero.ranks[0];
-    for (Channel &channel : program.channels)
-      channel.peer = int32_t(group.moveRank(rank, channel.peer));
-    for (Agent &agent : program.agents)
-      for (Instruction &instruction : agent.code)
-        for (std::vector<Operand> *operands : {&instruction.from, &instruction.to})
-          for (Operand &operand : *operands) {
-            if (operand.kind == Operand::Kind::Peer)
-              operand.peer = int32_t(group.moveRank(rank, operand.peer));
-            if (operand.kind != Operand::Kind::Channel && operand.chunk >= 0 &&
-                operand.chunk < all.buffers[size_t(operand.buffer)].chunks)
-              operand.chunk = group.moveChunk(rank, operand.buffer, operand.chunk);
-          }
-    all.ranks.push_back(std::move(program));
-  }
-  return all;
-}
-
 /// A program of one block.
 Program blockProgram(std::vector<Buffer> buffers, std::vector<Channel> channels,
                      std::vector<Instruction> code) {

@@ -60,6 +60,20 @@ TEST_CASE("check finds the first thing wrong") {
     t.links[0].bandwidth = 0;
     error = "the link from rank 0 to sw0 has bandwidth 0 GB/s, which is not positive";
   }
+  SUBCASE("bandwidth beyond anything") {
+    t.links[0].bandwidth = 1e300;
+    error = "the link from rank 0 to sw0 has bandwidth 1e+300 GB/s, which is not from 1e-06 to "
+            "1000000000";
+  }
+  SUBCASE("latency beyond anything") {
+    t.links[0].latency = 1e12;
+    error =
+        "the link from rank 0 to sw0 has latency 1000000000000 us, which is more than 1000000000";
+  }
+  SUBCASE("resource beyond anything") {
+    t.resources = {{"nic0", 1e-300}};
+    error = "resource nic0 has bandwidth 1e-300 GB/s, which is not from 1e-06 to 1000000000";
+  }
   SUBCASE("latency") {
     t.links[0].latency = -1;
     error = "the link from rank 0 to sw0 has latency -1 us, which is negative or not finite";

@@ -101,6 +101,55 @@ TEST_CASE("GPUs, bridges and NICs by PCI class") {
                   "speed and width of 2 PCI slots: taken as PCIe 3 x16") != machine.missing.end());
 }
 
+TEST_CASE("what is told holds where hwloc does not know") {
+  DetectOptions options;
+  options.hwlocXml = withDevices(syntheticXml("pack:1 core:2 pu:1"), "0.000000");
+  options.assume = {"", 5, 50};
+  Machine machine = detect(options);
+  CHECK(nominal(machine, "gpu0", "pci0000:00:01.0") == 64);
+  CHECK(mentions(machine.missing, "speed and width of 2 PCI slots: taken as PCIe 5 x16"));
+  CHECK(mentions(machine.missing, "network speed of 1 NIC: taken as 50 GB/s"));
+  Options joined;
+  joined.nodes = 2;
+  ReadResult result = finish(machine, joined);
+  REQUIRE_MESSAGE(result.topology, result.refusal);
+  CHECK(result.topology->ranks() == 4);
+}
+
+TEST_CASE("memory beside other memory holds no rank") {
+  DetectOptions options;
+  options.copySpeed = 5;
+  // A package with two memories, as HBM beside DDR.
+  options.hwlocXml = syntheticXml("pack:2 [numa] [numa] core:4 pu:1");
+  CHECK(detect(options).summary() == "2 numas, 2 sockets, 6 links");
+  options.hwlocXml = syntheticXml("pack:1 [numa] [numa] core:4 pu:1");
+  CHECK(detect(options).summary() == "4 cores, 1 socket, 8 links");
+}
+
+TEST_CASE("the kind of CPU tells the speed between sockets, or it is missing") {
+  DetectOptions options;
+  options.copySpeed = 5;
+  std::string xml = syntheticXml("pack:2 core:1 pu:1");
+  options.hwlocXml = xml;
+  Machine unknown = detect(options);
+  CHECK(nominal(unknown, "cpu0", "cpu1") == 10);
+  CHECK(mentions(unknown.missing, "the kind of CPU, so the speed between sockets"));
+  CHECK(mentions(unknown.notes, "hwloc's XML describes another machine"));
+  size_t info = xml.find("<info name=\"");
+  REQUIRE(info != xml.npos);
+  options.hwlocXml = xml.insert(info, "<info name=\"Architecture\" value=\"aarch64\"/>");
+  Machine arm = detect(options);
+  CHECK(nominal(arm, "cpu0", "cpu1") == 6);
+  CHECK_FALSE(mentions(arm.missing, "the kind of CPU"));
+}
+
+TEST_CASE("a file of hwloc's that is not there is no reason to take this machine") {
+  REQUIRE(setenv("HWLOC_XMLFILE", "/nowhere/at/all.xml", 1) == 0);
+  ReadResult result = readTopology("detect", {});
+  unsetenv("HWLOC_XMLFILE");
+  CHECK(result.refusal == "HWLOC_XMLFILE=/nowhere/at/all.xml: No such file or directory");
+}
+
 TEST_CASE("what hwloc cannot read is said") {
   DetectOptions options;
   options.hwlocXml = "<topology/>";

@@ -19,6 +19,20 @@ TEST_CASE("an edge list comes back as it went") {
   CHECK(printEdgeList(*topology) == text);
 }
 
+TEST_CASE("what an edge list has no place for") {
+  model::Topology topology;
+  topology.axes = {{"gpu", 2}};
+  topology.links = {{0, 1, 5, 0, {}}, {1, 0, 5, 0, {}}};
+  CHECK(lostInEdgeList(topology).empty());
+  topology.links[0].latency = 1;
+  CHECK(lostInEdgeList(topology) == "latencies");
+  topology.switches = {{"nvswitch", true, true}};
+  topology.resources = {{"nic", 10}};
+  topology.reconfigurable = 11.5;
+  CHECK(lostInEdgeList(topology) ==
+        "latencies, switches that copy or add, shared resources, reconfiguration");
+}
+
 TEST_CASE("an edge list with something wrong says where") {
   struct Row {
     std::string text;
@@ -26,7 +40,7 @@ TEST_CASE("an edge list with something wrong says where") {
     std::string what;
   };
   for (const Row &row : std::initializer_list<Row>{
-           {"", 0, 0, "no line"},
+           {"", 1, 1, "no line"},
            {"2 2\n", 1, 1, "the first line has 2 words"},
            {"0 2 1\n", 1, 1, "the number of ranks is `0`"},
            {"2 1 1\n", 1, 3, "the number of nodes is `1`, not an integer from 2 to"},
@@ -38,10 +52,18 @@ TEST_CASE("an edge list with something wrong says where") {
            {"2 2 2\n0 1 0\n", 2, 5, "the capacity is `0`, not a positive number"},
            {"2 2 2\n0 1 nan\n", 2, 5, "the capacity is `nan`"},
            {"2 2 2\n0 1 inf\n", 2, 5, "the capacity is `inf`"},
+           {"2 2 2\n0 1 -1\n", 2, 5, "the capacity is `-1`, not a positive number"},
+           {"2 2 2\n0 1 1,5\n", 2, 5, "the capacity is `1,5`, not a positive number"},
+           {"2 2 2\n0 1 1e308\n", 2, 5,
+            "the capacity is `1e308`, not from 1e-06 to 1000000000 GB/s"},
+           {"2 2 2\n0 1 1e-300\n", 2, 5, "the capacity is `1e-300`, not from"},
+           {"2 2 2\n0 1 1e400\n", 2, 5, "the capacity is `1e400`, not a positive number"},
+           {"2 2 2 2\n", 1, 1, "the first line has 4 words"},
+           {"99999999999999999999 2 1\n", 1, 1, "the number of ranks is `99999999999999999999`"},
            {"2 2 2\n0 1 5GB\n", 2, 5, "the capacity is `5GB`"},
            {"2 2 2\n0 1 1\n", 2, 1, "the list ends after 1 of the 2 links"},
            {"2 2 1\n0 1 1\n1 0 1\n", 3, 1, "more than the 1 links"},
-           {"2 2 1\n0 1 1\n", 0, 0, "rank 1 cannot reach rank 0"}}) {
+           {"# one way\n2 2 1\n0 1 1\n", 2, 1, "rank 1 cannot reach rank 0"}}) {
     CAPTURE(row.text);
     std::vector<interchange::Diagnostic> diagnostics;
     CHECK_FALSE(readEdgeList(row.text, diagnostics));

@@ -66,7 +66,7 @@ bool checkResult(const std::string &text, const Options &options) {
   ReadResult result = readTopologyText(text, "mutated", options);
   int32_t lines = int32_t(std::count(text.begin(), text.end(), '\n')) + 1;
   for (const Diagnostic &diagnostic : result.diagnostics) {
-    if (diagnostic.text.empty() || diagnostic.place.line < 0 || diagnostic.place.line > lines)
+    if (diagnostic.text.empty() || diagnostic.place.line < 1 || diagnostic.place.line > lines)
       FAIL("a diagnostic without words or with a line that does not exist: " << text);
   }
   if (result.topology) {
@@ -74,7 +74,8 @@ bool checkResult(const std::string &text, const Options &options) {
       FAIL("a topology with an error (" << problem << "): " << text);
     return false;
   }
-  if (!result.failed() && result.missing.empty())
+  if (!result.failed() ? result.missing.empty()
+                       : result.diagnostics.empty() && result.refusal.empty())
     FAIL("neither a topology nor a reason: " << text);
   return true;
 }
@@ -109,12 +110,56 @@ TEST_CASE("every prefix of a text") {
       checkResult(text.substr(0, length), {});
 }
 
+namespace {
+
+std::vector<std::string> allOf(const std::string &folder, const std::string &suffix) {
+  std::vector<std::string> texts;
+  for (const std::filesystem::path &path : test::corpusFiles(folder, suffix))
+    texts.push_back(test::readWhole(path));
+  return texts;
+}
+
+/// The text that ends before each line, lacks it, has it twice, has it after the next.
+void checkLines(const std::string &text) {
+  for (size_t begin = 0; begin < text.size();) {
+    size_t end = std::min(text.find('\n', begin), text.size() - 1) + 1;
+    size_t next = end < text.size() ? std::min(text.find('\n', end), text.size() - 1) + 1 : end;
+    std::string before = text.substr(0, begin), line = text.substr(begin, end - begin),
+                after = text.substr(end);
+    checkResult(before, {});
+    checkResult(before + after, {});
+    checkResult(before + line + line + after, {});
+    checkResult(before + after.substr(0, next - end) + line + text.substr(next), {});
+    begin = end;
+  }
+}
+
+/// The text without each of its attributes.
+void checkAttributes(const std::string &text) {
+  for (size_t quote = text.find("=\""); quote != text.npos; quote = text.find("=\"", quote + 2)) {
+    size_t begin = text.rfind(' ', quote), end = text.find('"', quote + 2);
+    if (begin != text.npos && end != text.npos)
+      checkResult(text.substr(0, begin) + text.substr(end + 1), {});
+  }
+}
+
+} // namespace
+
 TEST_CASE("mutated files of real machines") {
   std::mt19937 dice(6);
   for (const auto &[folder, suffix] : {std::pair{"nccl-topo", ".xml"}, {"smi-topo", ".txt"}})
-    for (const std::filesystem::path &path : test::corpusFiles(folder, suffix)) {
-      std::string text = test::readWhole(path);
+    for (const std::string &text : allOf(folder, suffix))
       for (int i = 0; i < 20; ++i)
         checkResult(mutated(text, dice), {});
-    }
+}
+
+TEST_CASE("files of real machines with a line cut, left out, doubled or moved") {
+  for (const auto &[folder, suffix] : {std::pair{"nccl-topo", ".xml"}, {"smi-topo", ".txt"}})
+    for (const std::string &text : allOf(folder, suffix))
+      checkLines(text);
+}
+
+TEST_CASE("files of real machines without an attribute") {
+  for (const std::string &text : allOf("nccl-topo", ".xml"))
+    checkAttributes(text);
 }

@@ -20,7 +20,6 @@ Machine read(std::string_view text, const Assume &assume = {}) {
   return *machine;
 }
 
-/// Speed of the cables between two devices by name; 0 if there is none.
 /// Two GPUs below a bridge, one at the socket, with links between them as given.
 std::string system(std::string_view links0, std::string_view links1, std::string_view more = "") {
   return fmt::format(R"(<system version='1'>
@@ -189,6 +188,71 @@ TEST_CASE("what is odd in a file is warned of") {
                          "gpu1 names no link back to gpu0");
   CHECK(nominal(oneEnd, "gpu1", "gpu0") == 50);
   warns(system("", "", R"(<pci busid="0000:10:00.0" class="0x060400"/>)"), "is also in line 3");
+  // Each bundle is within what a GPU has, both are not.
+  warns(system(R"(<nvlink target="0000:1c:00.0" count="12"/><nvlink target="0:0.0" count="12"/>)",
+               R"(<nvlink target="0000:1b:00.0" count="12"/>)"),
+        "24 NVLinks, but a H100 has 18");
+  // What nothing is made of.
+  std::string pci = R"(<pci busid="0000:20:00.0" class="0x020700">{}</pci>)";
+  warns(system("", "", fmt::format(fmt::runtime(pci), "<nic/><pci busid=\"0:1.0\"/>")),
+        "`pci` in a `pci` is ignored");
+  warns(system("", "", fmt::format(fmt::runtime(pci), "<nic/><nic/>")),
+        "a second `nic` in a `pci`");
+  warns(system("", "", fmt::format(fmt::runtime(pci), "<gpu dev=\"2\"/><nic/>")),
+        "`nic` in a `pci` is ignored");
+  warns(system("", "", "</cpu><cpu numaid=\"0\" arch=\"arm64\">"),
+        "numaid=\"0\" for the second time");
+}
+
+TEST_CASE("several hosts in one file are one NVLink domain, as in NCCL") {
+  std::string host = R"(<cpu host_hash="{0}" numaid="0" arch="arm64">
+    <pci busid="0008:06:00.0" class="0x030200" link_speed="32.0 GT/s PCIe" link_width="16">
+      <gpu dev="0" sm="100" rank="{1}"><nvlink target="0" count="18" tclass="0x068000"/></gpu>
+    </pci></cpu>)";
+  Machine machine = read("<system version=\"1\">" + fmt::format(fmt::runtime(host), "0xa", 0) +
+                         fmt::format(fmt::runtime(host), "0xb", 1) + "</system>");
+  CHECK(machine.summary() == "2 GPUs, 1 switch, 2 sockets, 8 links");
+  CHECK(nominal(machine, "gpu0", "nvswitch") == 2 * 900); // one GPU of this name a host
+  CHECK(nominal(machine, "cpu0", "host1.cpu0") == 0);
+  model::Topology topology = makeBox(machine, Rates::Nominal).topology;
+  CHECK(topology.check() == "");
+  CHECK(topology.axes.size() == 2);
+}
+
+TEST_CASE("parts of one GPU share its slot and its links") {
+  Machine machine = read(R"(<system version="1"><cpu numaid="0" arch="arm64">
+    <pci busid="0008:06:00.0" class="0x030200" link_speed="32.0 GT/s PCIe" link_width="16">
+      <gpu dev="0" sm="100" rank="0" mlopart="0"><nvlink target="0" count="18" tclass="0x068000"/>
+        <c2c bw="40000" count="10"/></gpu>
+      <gpu dev="1" sm="100" rank="1" mlopart="1"><nvlink target="0" count="18" tclass="0x068000"/>
+        <c2c bw="40000" count="10"/></gpu>
+    </pci></cpu></system>)");
+  CHECK(machine.count(DeviceKind::Gpu) == 2);
+  CHECK(nominal(machine, "gpu0", "nvswitch") == 450);
+  CHECK(effective(machine, "gpu1", "nvswitch") == doctest::Approx(9 * 40.1));
+  CHECK(nominal(machine, "gpu0", "cpu0") == 200);
+  CHECK(nominal(machine, "pci0008:06:00.0", "cpu0") == 64);
+}
+
+TEST_CASE("what a file does not say is taken, and said") {
+  std::string text = R"(<system version="1"><cpu numaid="0" arch="x86_64" vendor="{0}">
+    <pci busid="1:00.0" class="0x030200" link_speed="{1}" link_width="{2}"><gpu dev="0" sm="80"/></pci>
+    </cpu><cpu numaid="1" arch="x86_64" vendor="{0}">
+    <pci busid="2:00.0" class="0x030200" link_speed="8 GT/s" link_width="16"><gpu dev="1" sm="80"/>
+    </pci></cpu></system>)";
+  auto made = [&](std::string_view vendor, std::string_view speed, std::string_view width) {
+    return read(fmt::format(fmt::runtime(text), vendor, speed, width));
+  };
+  Machine known = made("AuthenticAMD", "8.0 GT/s PCIe", "16");
+  CHECK(known.missing.empty());
+  CHECK(nominal(known, "cpu0", "cpu1") == 16);
+  Machine unknown = made("HygonGenuine", "8 GT/s", "16");
+  CHECK(nominal(unknown, "cpu0", "cpu1") == 10);
+  CHECK(mentions(unknown.missing, "the kind of 2 CPUs, so the speed between them: taken as 10"));
+  // Linux says 255 lanes and an unknown speed of devices without a slot of their own.
+  Machine slotless = made("AuthenticAMD", "Unknown speed", "255");
+  CHECK(nominal(slotless, "gpu0", "cpu0") == 16);
+  CHECK(mentions(slotless.missing, "speed or width of 1 PCI slot"));
 }
 
 TEST_CASE("a contradiction or a wrong value is an error with its place") {
@@ -216,6 +280,11 @@ TEST_CASE("a contradiction or a wrong value is an error with its place") {
            {system("", "", "\n<pci busid=\"1:00.0\" link_speed=\"12 GT/s\"/>"), 11,
             "is no speed of PCI Express"},
            {system("", "", "\n<pci busid=\"1:00.0\" link_width=\"-1\"/>"), 11, "link_width=\"-1\""},
+           {system("", "", "\n<pci busid=\"1:00.0\" link_width=\"48\"/>"), 11, "up to 32 lanes"},
+           {"<?xml version=\"1.0\"?>\n<topology version=\"2.0\"/>", 2, "read by --detect"},
+           {"<graphs version=\"1\">\n<graph id=\"0\" pattern=\"4\" speedintra=\"1\"\n "
+            "speedinter=\"0\"><channel><net dev=\"0\"/><gpu dev=\"0\"/></channel></graph></graphs>",
+            3, "needs a positive speedinter"},
            {system("", "", "\n<pci busid=\"0000:1b:00.0\"><gpu/></pci>"), 11,
             "a second GPU on bus"},
            {system("", "", "\n<nic><net latency=\"-1\"/></nic>"), 11, "latency=\"-1\""},
@@ -258,6 +327,12 @@ TEST_CASE("graphs: neighbours on channels, a ring closes in one machine") {
   CHECK(nominal(machine, "gpu0", "net0") == 12);
   CHECK(nominal(machine, "net0", "gpu2") == 12);
   CHECK(makeBox(machine, Rates::Nominal).nics[0].bandwidth == 6);
+  CHECK(machine.warnings.empty());
+  text.replace(text.find("nchannels=\"2\""), 13, "nchannels=\"3\"");
+  machine = read(fmt::format(fmt::runtime(text), ""));
+  REQUIRE(machine.warnings.size() == 1);
+  CHECK(machine.warnings[0].text == "nchannels=\"3\", but there are 2 here, which count");
+  CHECK(mentions(machine.notes, "links are those of graph 0: 2 channels of 12 GB/s"));
 }
 
 TEST_CASE("files of real machines") {

@@ -31,6 +31,8 @@ TEST_CASE("NVLink and xGMI: what makers say, and what NCCL and RCCL count with")
   CHECK(amdFamily("gfx90a:sramecc+:xnack-") == amdFamily("910"));
   CHECK(amdFamily("910")->link.effective == 36);
   CHECK(amdFamily("906")->link.effective == 24);
+  CHECK(amdFamily("gfx950")->link.nominal == 76.8); // 153.6 both ways
+  CHECK(amdFamily("950")->link.effective == 48);
   CHECK(amdFamily("gfx1100") == nullptr);
 }
 
@@ -48,13 +50,25 @@ TEST_CASE("PCI Express by generation") {
 }
 
 TEST_CASE("between sockets") {
-  CHECK(socketSpeed("x86_64", "GenuineIntel", 6, 79).effective == 6);
-  CHECK(socketSpeed("x86_64", "GenuineIntel", 6, 85).effective == 10);
-  CHECK(socketSpeed("x86_64", "GenuineIntel", 6, 143).effective == 22);
-  CHECK(socketSpeed("x86_64", "GenuineIntel", 6, 207).effective == 40);
-  CHECK(socketSpeed("x86_64", "AuthenticAMD", 175, 1).effective == 16);
-  CHECK(socketSpeed("ppc64", "", 0, 0).effective == 32);
-  CHECK(socketSpeed("arm64", "", 0, 0).effective == 6);
+  CHECK(socketSpeed("x86_64", "GenuineIntel", 6, 79)->effective == 6);
+  CHECK(socketSpeed("x86_64", "GenuineIntel", 6, 85)->effective == 10);
+  CHECK(socketSpeed("x86_64", "GenuineIntel", 6, 143)->effective == 22);
+  CHECK(socketSpeed("x86_64", "GenuineIntel", 6, 207)->effective == 40);
+  CHECK(socketSpeed("x86_64", "AuthenticAMD", 175, 1)->effective == 16);
+  CHECK(socketSpeed("ppc64", "", 0, 0)->effective == 32);
+  CHECK(socketSpeed("arm64", "", 0, 0)->effective == 6);
+  CHECK(socketSpeed("x86_64", "CentaurHauls", 7, 59)->effective == 6);
+  CHECK(socketSpeed("x86_64", "  Shanghai  ", 7, 0x5b)->effective == 9);
+  CHECK_FALSE(socketSpeed("x86_64", "", 0, 0)); // a guess is the reader's, and said
+  CHECK_FALSE(socketSpeed("", "HygonGenuine", 24, 1));
+}
+
+TEST_CASE("a display controller of a service processor is no GPU") {
+  CHECK(isComputingGpu(0x03, 0x10de));
+  CHECK(isComputingGpu(0x12, 0x1002));
+  CHECK_FALSE(isComputingGpu(0x02, 0x10de));
+  for (uint32_t vendor : {0x1a03, 0x102b, 0x1234, 0x1b36, 0x1af4})
+    CHECK_FALSE(isComputingGpu(0x03, vendor));
 }
 
 TEST_CASE("families by name and PCI device") {
@@ -65,6 +79,8 @@ TEST_CASE("families by name and PCI device") {
   CHECK(namedFamily("NVIDIA GeForce RTX 3090") == cudaFamily(86));
   CHECK(namedFamily("NVIDIA A100-SXM4-80GB") == cudaFamily(80));
   CHECK(namedFamily("AMD Instinct MI300X VF") == amdFamily("942"));
+  CHECK(namedFamily("AMD Instinct MI355X") == amdFamily("950"));
+  CHECK(namedFamily("NVIDIA RTX A5000") == cudaFamily(86));
   CHECK(namedFamily("card A1000") == nullptr); // no A100
   CHECK(namedFamily("") == nullptr);
   CHECK(pciFamily(0x10de, 0x20b0) == cudaFamily(80));

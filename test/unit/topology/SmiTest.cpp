@@ -134,6 +134,75 @@ TEST_CASE("nvlink -s or -L in the same text say which GPUs they are") {
   CHECK(mentions(alone.notes, "GPU 0: NVIDIA H100 80GB HBM3, 2 active links of 26.562 GB/s"));
 }
 
+TEST_CASE("a matrix of topo -p2p beside that of topo -m is skipped") {
+  std::string ways = "\tGPU0\tGPU1\nGPU0\t X \tPHB\nGPU1\tPHB\t X \n",
+              peers = " \tGPU0\tGPU1\t\n GPU0\tX\tGNS\t\n GPU1\tGNS\tX\t\n";
+  for (const std::string &text : {ways + "\nLegend:\n\n" + peers, ways + "\n" + peers,
+                                  peers + "\n" + ways, peers + ways + peers}) {
+    CAPTURE(text);
+    CHECK(read(text).summary() == "2 GPUs, 1 socket, 4 links");
+  }
+}
+
+TEST_CASE("a link that is pasted twice counts once") {
+  std::string text = "GPU 0: A\n Link 0: 25 GB/s\n Link 1: <inactive>\n";
+  CHECK(mentions(read(text + text).notes, "GPU 0: A, 1 active link of 25 GB/s"));
+}
+
+TEST_CASE("colors whose escape character was lost, links and titles of terminals") {
+  std::string rows = "GPU0\t X \tNV4\nGPU1\tNV4\t X \n";
+  Machine plain = read("\tGPU0\tGPU1\tCPU Affinity\n" + rows);
+  for (std::string_view header :
+       {"\t[4mGPU0\tGPU1\tCPU Affinity[0m\n", "\t^[[4mGPU0\tGPU1\tCPU Affinity^[[0m\n",
+        "\x1b]0;node1: smi\a\t\x1b[4mGPU0\tGPU1\tCPU Affinity\x1b[0m\n",
+        "\x1b]8;;http://x\x1b\\\tGPU0\tGPU1\x1b]8;;\x1b\\\tCPU Affinity\n"}) {
+    CAPTURE(header);
+    checkEqual(plain, read(std::string(header) + rows));
+  }
+}
+
+TEST_CASE("affinities: two tabs between wide columns, N/A is none") {
+  auto sockets = [](std::string_view affinity0, std::string_view affinity1) {
+    std::string text = fmt::format("\tGPU0\tGPU1\tCPU Affinity\tNUMA Affinity\tGPU NUMA ID\n"
+                                   "GPU0\t X \tNV4\t{}\nGPU1\tNV4\t X \t{}\n",
+                                   affinity0, affinity1);
+    return read(text).count(DeviceKind::Cpu);
+  };
+  CHECK(sockets("0-31\t0\t\tN/A", "0-31\t0\t\tN/A") == 1);
+  CHECK(sockets("0-31\t0\t\tN/A", "32-63\t1\t\tN/A") == 2);
+  CHECK(sockets("0-63\t\t0\t\tN/A", "0-63\t\t1\t\tN/A") == 2);
+  CHECK(sockets("0-31\t\tN/A\t\tN/A", "32-63\t\tN/A\t\tN/A") == 2);
+  CHECK(sockets("N/A\tN/A\t\tN/A", "N/A\tN/A\t\tN/A") == 1); // nothing is said
+  CHECK(sockets("\t0\t\tN/A", "\t1\t\tN/A") == 2);
+}
+
+TEST_CASE("a sentence that begins with a GPU is no header") {
+  CHECK(read("GPU0 is hot\nGPU1 temp 45\n GPU0 GPU1\nGPU0 X PIX\nGPU1 PIX X\n").summary() ==
+        "2 GPUs, 1 PCIe bridge, 1 socket, 6 links");
+}
+
+TEST_CASE("PSB is a bridge on the board") {
+  CHECK(read("  GPU0 GPU1\nGPU0 X PSB\nGPU1 PSB X\n").count(DeviceKind::Pcie) == 1);
+}
+
+TEST_CASE("GPUs of several kinds, and kinds told by the speed of a link") {
+  std::string matrix = "GPU0 GPU1\nGPU0 X NV4\nGPU1 NV4 X\n";
+  Machine mixed = read("GPU 0: NVIDIA A100\nGPU 1: NVIDIA GeForce RTX 3090\n" + matrix);
+  CHECK(nominal(mixed, "GPU0", "GPU1") == 4 * 14.0625);
+  CHECK(mentions(mixed.notes, "GPUs are of several kinds"));
+  struct Row {
+    const char *speed;
+    double nominal, effective;
+  };
+  for (Row row : {Row{"14.062", 56.25, 48}, Row{"19.531", 80, 72}, Row{"25", 100, 80},
+                  Row{"25.781", 100, 80}, Row{"26.562", 100, 82.4}, Row{"50", 200, 160.4}}) {
+    CAPTURE(row.speed);
+    Machine machine = read(fmt::format("GPU 0: X\n Link 0: {} GB/s\n", row.speed) + matrix);
+    CHECK(nominal(machine, "GPU0", "GPU1") == row.nominal);
+    CHECK(effective(machine, "GPU0", "GPU1") == doctest::Approx(row.effective));
+  }
+}
+
 TEST_CASE("rows may be in another order") {
   Machine machine =
       read("     GPU0 NIC1 NIC0\nNIC0 SYS PIX X\nGPU0 X SYS SYS 0-3\n\nNIC1 SYS X PIX\n");
@@ -169,7 +238,17 @@ TEST_CASE("what is wrong with a matrix is said with its row and column") {
            {"Link 0: 25 GB/s\n", 1, 1, "a link before any `GPU n:` line"},
            {"GPU 0: A\n Link 0: fast\n", 2, 10, "`fast` is neither a speed"},
            {"GPU x: A\n", 1, 5, "is no number of a GPU"},
-           {"hello\n", 0, 0, "neither a matrix of `nvidia-smi topo -m`"}}) {
+           // Too much is as wrong as too little.
+           {"  GPU0 GPU1\nGPU0 X PIX NV4\nGPU1 PIX X NV4\n", 2, 12,
+            "the row of GPU0 has more cells than the header has columns (2)"},
+           {"  GPU0 GPU1\nGPU0 X PIX\nGPU1 PIX X\n\nGPU2 PIX PIX\n", 5, 1,
+            "a row of GPU2 behind the rows of all 2 columns"},
+           {"  GPU0 GPU1\nGPU0 X GNS\nGPU1 GNS X\n", 1, 3, "is that of `nvidia-smi topo -p2p`"},
+           {"GPU 0: A\n Link y: 25 GB/s\n", 2, 7, "`y:` is no number of a link"},
+           {"GPU 0: A\n Link 0: 25 MB/s\n", 2, 10, "`25` is neither a speed in GB/s"},
+           {"GPU 0: A\n Link 0: 25 GB/s\nGPU 0: A\n Link 0: 20 GB/s\n", 4, 10,
+            "GPU 0, link 0 for the second time, and otherwise"},
+           {"hello\n", 1, 1, "neither a matrix of `nvidia-smi topo -m`"}}) {
     CAPTURE(row.text);
     std::vector<Diagnostic> diagnostics;
     CHECK_FALSE(readNvidiaSmi(row.text, {}, diagnostics));
@@ -227,6 +306,29 @@ TEST_CASE("rocm-smi: direct xGMI, NUMA nodes") {
   refused("GPU1 1 0 2", "GPU1 1 0", "the row of GPU1 has 2 cells, the header 3 GPUs");
   refused("Link Type between", "Type between", "no matrix \"Link Type between two GPUs\"");
   refused("Numa Node: 1", "Numa Node: ?", "`?` is no NUMA node");
+  refused("GPU[2]", "GPU[3]", "GPU3 has a NUMA node, but is in no matrix");
+}
+
+TEST_CASE("rocm-smi: sections in any order, others between, some missing") {
+  std::string weights = "=== Weight between two GPUs ===\n  GPU0 GPU1\nGPU0 0 15\nGPU1 15 0\n",
+              hops = "=== Hops between two GPUs ===\n  GPU0 GPU1\nGPU0 0 1\nGPU1 1 0\n",
+              types = "=== Link Type between two GPUs ===\n  GPU0 GPU1\nGPU0 0 XGMI\nGPU1 XGMI 0\n",
+              numa = "GPU[0] : (Topology) Numa Node: 0\nGPU[1] : (Topology) Numa Node: 0\n",
+              other =
+                  "=== Weight between two GPUs ===\n=== Link accessibility between two GPUs ===\n"
+                  "  GPU0 GPU1\nGPU0 True True\nGPU1 True True\n";
+  Machine machine = read(weights + hops + types + numa);
+  CHECK(machine.summary() == "2 GPUs, 1 socket, 6 links");
+  CHECK_FALSE(mentions(machine.missing, "NUMA nodes"));
+  for (const std::string &text : {numa + types + hops + weights, types + numa,
+                                  types + weights + numa, other + types + hops + numa}) {
+    CAPTURE(text);
+    checkEqual(machine, read(text));
+  }
+  CHECK(mentions(read(types).missing, "NUMA nodes: GPUs of two hops"));
+  std::vector<Diagnostic> diagnostics;
+  CHECK_FALSE(readRocmSmi("x\n" + weights, {}, diagnostics));
+  CHECK(diagnostics[0].place == TextPlace{2, 1});
 }
 
 TEST_CASE("texts of real machines, as pasted, with escape sequences, respaced") {

@@ -56,10 +56,9 @@ static void assumeUnproved(AlgorithmOp algorithm, Plan &plan, bool vouchedFor) {
   plan.divisible = true;
 }
 
-/// Expands and executes all moves.
-static LogicalResult proveMoves(AlgorithmOp algorithm, Plan &plan) {
+LogicalResult proveMoves(AlgorithmOp algorithm, Plan &plan, uint64_t most) {
   LocationTable locations;
-  FailureOr<model::Moves> moves = expand(algorithm, locations, std::nullopt, mostToProve);
+  FailureOr<model::Moves> moves = expand(algorithm, locations, std::nullopt, most);
   if (failed(moves))
     return failure();
   model::AlgorithmReport report = model::check(*moves, plan.contract);
@@ -83,7 +82,7 @@ LogicalResult proveAlgorithm(ModuleOp module, AlgorithmOp algorithm, Plan &plan,
   stats.moves = countMoves(algorithm, UINT64_MAX);
   stats.proofPending = stats.moves > manyToProve;
   if (!stats.proofPending && !algorithm.getLowered())
-    return proveMoves(algorithm, plan);
+    return proveMoves(algorithm, plan, mostToProve);
   assumeUnproved(algorithm, plan, /*vouchedFor=*/false);
   return success();
 }
@@ -132,7 +131,7 @@ LogicalResult provePrograms(AlgorithmOp algorithm, Plan &plan, CompileStats &sta
       addUnproved(stats, fmt::format("the algorithm has over {} moves", mostToProve));
       return success();
     }
-    if (failed(proveMoves(algorithm, plan)))
+    if (failed(proveMoves(algorithm, plan, mostToProve)))
       return failure();
   }
   const bool lowered = algorithm.getLowered();

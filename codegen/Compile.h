@@ -44,6 +44,9 @@ mlir::FailureOr<Plan> compile(mlir::ModuleOp module, const CompileOptions &optio
 /// lowered one, which has none.
 mlir::LogicalResult proveAlgorithm(mlir::ModuleOp module, AlgorithmOp algorithm, Plan &plan,
                                    CompileStats &stats);
+/// The same at once, however many moves there are up to `most`; of no lowered algorithm. The
+/// contract is known.
+mlir::LogicalResult proveMoves(AlgorithmOp algorithm, Plan &plan, uint64_t most);
 /// Proves the lowered programs of all ranks for the slots that they name, and finds
 /// plan.minSlots; on one rank if all do the same and are many. Needs what proveAlgorithm
 /// found out. What is too large either way is left unproved (stats.unproved).

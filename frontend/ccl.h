@@ -89,7 +89,8 @@ CCLJIT_API std::string_view version();
 struct Error {
   enum class Kind : uint8_t {
     argument, ///< a pointer, count, rank, type or setting makes no sense
-    program,  ///< the compiler refused it; `message` has its diagnostics, file:line:col first
+    program,  ///< a program, or the text of a topology, was refused; `message` has the
+              ///< diagnostics, file:line:col first
     unproved, ///< the program was not proved for this form of launch
     machine,  ///< memory, descriptors, a device, or a process that died
     timeout,  ///< a deadline went by
@@ -162,6 +163,7 @@ private:
 //===----------------------------------------------------------------------===//
 
 class Algorithm; // <ccl/builder.h>
+class Topology;  // <ccl/topology.h>
 
 struct ProgramOptions {
   /// How moves between ranks are lowered: through slots, from memory to memory, or as the
@@ -235,6 +237,7 @@ public:
 
 private:
   friend class Communicator;
+  friend class Topology;
   explicit Program(std::shared_ptr<const Impl> insides) : impl(std::move(insides)) {}
   std::shared_ptr<const Impl> impl;
 };

@@ -9,7 +9,7 @@ set_target_properties(ccl ccljit PROPERTIES INSTALL_RPATH_USE_LINK_PATH ON)
 install(TARGETS ccl RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 install(TARGETS ccljit EXPORT ccljit LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}
         INCLUDES DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
-install(FILES ccl.h builder/builder.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/ccl)
+install(FILES ccl.h topology.h builder/builder.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/ccl)
 
 set(package ${CMAKE_INSTALL_LIBDIR}/cmake/ccljit)
 install(EXPORT ccljit NAMESPACE ccljit:: FILE ccljitTargets.cmake DESTINATION ${package})

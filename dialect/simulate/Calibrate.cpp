@@ -303,13 +303,15 @@ bool ccl::model::isMeasured(const CurvePoint &point) {
   return point.bytes >= 0 && point.bytes <= 1e18 && point.us >= 1e-9 && point.us <= 1e18;
 }
 
-double CostCurve::us(double bytes) const {
-  if (segments.empty())
-    return 0;
-  bytes = std::max(bytes, 0.0);
+const CostSegment &CostCurve::segmentOf(double bytes) const {
   auto after = std::upper_bound(segments.begin(), segments.end(), bytes,
                                 [](double b, const CostSegment &s) { return b < s.lo; });
-  return (after == segments.begin() ? *after : *std::prev(after)).us(bytes);
+  return after == segments.begin() ? *after : *std::prev(after);
+}
+
+double CostCurve::us(double bytes) const {
+  bytes = std::max(bytes, 0.0);
+  return segments.empty() ? 0 : segmentOf(bytes).us(bytes);
 }
 
 std::optional<Fit> ccl::model::fit(Points points, const FitOptions &given, std::string *why) {

@@ -44,6 +44,8 @@ struct CostSegment {
 /// that what is larger than all that was measured continues with its beta.
 struct CostCurve {
   std::vector<CostSegment> segments;
+  /// Where `bytes` belong; there must be segments.
+  const CostSegment &segmentOf(double bytes) const;
   /// Microseconds; 0 of a curve without segments.
   double us(double bytes) const;
 };

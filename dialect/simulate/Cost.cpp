@@ -23,16 +23,6 @@ constexpr std::array<Named, 8> ncclModels = {{
     {"nccl-tree:simple", NcclProtocol::Simple, true},
 }};
 
-/// By protocol: base latency, and latency of a hop.
-struct ProtocolLatency {
-  double base;
-  CostModel::Latencies hop;
-};
-constexpr std::array<ProtocolLatency, 3> ringLatencies = {
-    {{6.6, {0.6, 1.0, 2.7}}, {14, {1.9, 2.5, 4}}, {8.4, {3.4, 5.7, 14}}}};
-constexpr std::array<ProtocolLatency, 3> treeLatencies = {
-    {{6.8, {0.6, 1.0, 5}}, {14, {1.25, 1.9, 8.5}}, {8.4, {4, 4, 14}}}};
-
 } // namespace
 
 CostModel cclModel() { return CostModel(); }
@@ -59,35 +49,28 @@ CostModel tecclModel(double epochUs) {
   return model;
 }
 
-CostModel ncclCostModel(NcclProtocol protocol, bool tree, int64_t nodes) {
-  const ProtocolLatency &latency = (tree ? treeLatencies : ringLatencies)[size_t(protocol)];
+CostModel ncclCostModel(NcclProtocol protocol, bool tree, int64_t nodes, int32_t arch) {
+  const NcclAlgorithm algorithm = tree ? NcclAlgorithm::Tree : NcclAlgorithm::Ring;
+  const NcclLatency latency = latencyOf(algorithm, protocol);
   CostModel model;
   for (const Named &named : ncclModels)
     if (named.protocol == protocol && named.tree == tree)
       model.name = named.name;
-  model.launchUs = latency.base;
-  model.latencies = latency.hop;
-  switch (protocol) {
-  case NcclProtocol::LL:
-    // Half of what is sent are flags; the tree model divides by 3.8.
-    model.efficiency = tree ? 1 / 3.8 : 0.5;
-    model.mostGBps = nodes <= 1 ? 141 : nodes == 2 ? 45 : 35;
-    break;
-  case NcclProtocol::LL128:
-    model.efficiency = !tree ? 0.92 : nodes <= 1 ? 7.0 / 9 : 120.0 / 128;
-    break;
-  case NcclProtocol::Simple: model.efficiency = tree ? 0.92 * 0.85 : 1; break;
-  }
+  model.launchUs = latency.call;
+  model.latencies = {latency.nvlink, latency.pci, latency.net};
+  model.efficiency = efficiencyOf(algorithm, protocol, nodes);
+  if (protocol == NcclProtocol::LL)
+    model.mostGBps = mostOfLL(arch, nodes);
   return model;
 }
 
-std::optional<CostModel> parseCostModel(std::string_view text, int64_t nodes) {
+std::optional<CostModel> parseCostModel(std::string_view text, int64_t nodes, int32_t arch) {
   for (const CostModel &model : {cclModel(), tacclModel(), tacosModel(), tecclModel()})
     if (model.name == text)
       return model;
   for (const Named &named : ncclModels)
     if (named.name == text)
-      return ncclCostModel(named.protocol, named.tree, nodes);
+      return ncclCostModel(named.protocol, named.tree, nodes, arch);
   return std::nullopt;
 }
 

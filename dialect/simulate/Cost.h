@@ -13,8 +13,7 @@
 //          most a tenth of an epoch is dropped, and a switch hands on at once (TE-CCL, SIGCOMM
 //          2024)
 //   nccl   as ccl, but latencies are those of NCCL's tuning model by the kind of way, and
-//   bandwidths
-//          have the efficiency of a protocol (NCCL 2.30, src/graph/tuning.cc)
+//          bandwidths have the efficiency of a protocol (NCCL 2.30, src/graph/tuning.cc)
 //
 // Times are in microseconds, bandwidths in GB/s (1e9 bytes a second).
 //===----------------------------------------------------------------------===//
@@ -59,13 +58,15 @@ CostModel cclModel();
 CostModel tacclModel();
 CostModel tacosModel();
 CostModel tecclModel(double epochUs = 0);
-/// NCCL's latencies are those of its ring or of its tree; `nodes` limits LL as on Hopper: 141, 45
-/// and 35 GB/s for 1, 2 and more nodes.
-CostModel ncclCostModel(NcclProtocol protocol, bool tree = false, int64_t nodes = 1);
+/// NCCL's latencies and efficiencies are those of its ring or of its tree (NcclModel.h has the
+/// numbers); `nodes` and the compute capability limit LL.
+CostModel ncclCostModel(NcclProtocol protocol, bool tree = false, int64_t nodes = 1,
+                        int32_t arch = 90);
 
 /// "ccl", "taccl", "tacos", "teccl"; "nccl" is "nccl:simple", and there are "nccl:ll", "nccl:ll128"
 /// and with NCCL's tree latencies "nccl-tree:simple", ... Nothing: there is no such model.
-std::optional<CostModel> parseCostModel(std::string_view text, int64_t nodes = 1);
+std::optional<CostModel> parseCostModel(std::string_view text, int64_t nodes = 1,
+                                        int32_t arch = 90);
 /// All names, for messages: "ccl, taccl, ...".
 std::string costModelNames();
 

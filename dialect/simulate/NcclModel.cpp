@@ -54,7 +54,15 @@ constexpr std::array<std::array<double, 24>, numProtocols> treeCorrection = {
      {.9, .9, .9, .9, .9, .9, .9, .8, .7, .6, .6, .5,
       .5, .5, .5, .6, .7, .8, .7, .7, .8, .9, .9, .9}}};
 
+/// What trees keep of a bandwidth before their protocol takes its part.
+constexpr double treeEfficiency = 0.92;
+
 constexpr int32_t warp = 32, mostThreads = 640, mostKernelChannels = 64;
+
+size_t generationOf(int32_t arch) { return arch >= 100 ? 3 : arch >= 90 ? 2 : arch >= 80 ? 1 : 0; }
+
+/// Index into Limits.
+size_t scaleOf(int64_t nodes) { return nodes <= 2 ? size_t(nodes) - 1 : 2; }
 
 int log2Floor(int64_t n) {
   int log = 0;
@@ -78,11 +86,8 @@ public:
   using P = NcclProtocol;
 
   Model(const NcclMachine &machine, Collective collective)
-      : m(machine), collective(collective), generation(m.arch >= 100  ? 3
-                                                       : m.arch >= 90 ? 2
-                                                       : m.arch >= 80 ? 1
-                                                                      : 0),
-        scale(m.nodes <= 2 ? size_t(m.nodes) - 1 : 2), perNode(double(m.ranks) / double(m.nodes)) {
+      : m(machine), collective(collective), generation(generationOf(m.arch)),
+        scale(scaleOf(m.nodes)), perNode(double(m.ranks) / double(m.nodes)) {
     steps = collective == Collective::AllReduce     ? 2 * (m.ranks - 1)
             : reducesScatteredOrGathers(collective) ? m.ranks - 1
                                                     : m.ranks;
@@ -123,18 +128,22 @@ public:
     if (a == A::Nvls || a == A::NvlsTree)
       each = nvlsChannel(a);
     double bus = channels * each;
-    double ll = llLimit[llIndex()][scale];
-    if (a == A::Ring && p == P::LL)
-      bus = std::min(ll, bus / 2);
-    if (a == A::Ring && p == P::LL128)
-      bus = std::min(bus * 0.92, channels * ringLL128Limit[generation][scale]);
-    if (a == A::Tree) {
-      bus = std::min(bus * 0.92, channels * treeLimit[generation][scale]);
+    double ll = mostOfLL(m.arch, m.nodes, m.cpu);
+    if (a == A::Ring) {
+      bus *= efficiencyOf(a, p, m.nodes);
       if (p == P::LL)
-        bus = std::min(bus / 3.8, ll);
+        bus = std::min(ll, bus);
       if (p == P::LL128)
-        bus = std::min(bus * (m.nodes == 1 ? 7.0 / 9 : 120.0 / 128),
-                       channels * treeLL128Limit[generation][scale]);
+        bus = std::min(bus, channels * ringLL128Limit[generation][scale]);
+    }
+    if (a == A::Tree) {
+      // The limit is one of trees, of whatever protocol.
+      bus = std::min(bus, channels * treeLimit[generation][scale] / treeEfficiency) *
+            efficiencyOf(a, p, m.nodes);
+      if (p == P::LL)
+        bus = std::min(bus, ll);
+      if (p == P::LL128)
+        bus = std::min(bus, channels * treeLL128Limit[generation][scale]);
       if (m.plainTree)
         bus *= 0.85;
     }
@@ -210,12 +219,6 @@ private:
     case A::NvlsTree: return m.nvls;
     default: return m.ring;
     }
-  }
-
-  size_t llIndex() const {
-    if (m.nodes == 1)
-      return generation;
-    return m.cpu == NcclMachine::Cpu::Amd ? 1 : 0;
   }
 
   /// GB/s of a channel of in-switch reduction.
@@ -303,6 +306,29 @@ std::string_view ccl::model::name(NcclAlgorithm algorithm) {
   return algorithmNames[size_t(algorithm)];
 }
 std::string_view ccl::model::name(NcclProtocol protocol) { return protocolNames[size_t(protocol)]; }
+
+NcclLatency ccl::model::latencyOf(NcclAlgorithm algorithm, NcclProtocol protocol) {
+  const size_t a = size_t(algorithm), p = size_t(protocol);
+  return {callLatency[a][p], nvlinkLatency[a][p], pcieLatency[a][p], netLatency[a][p]};
+}
+
+double ccl::model::efficiencyOf(NcclAlgorithm algorithm, NcclProtocol protocol, int64_t nodes) {
+  const bool tree = algorithm == NcclAlgorithm::Tree;
+  if (!tree && algorithm != NcclAlgorithm::Ring)
+    return 1;
+  switch (protocol) {
+  case NcclProtocol::LL: return tree ? treeEfficiency / 3.8 : 0.5; // half of it are flags
+  case NcclProtocol::LL128:
+    return !tree ? 0.92 : treeEfficiency * (nodes <= 1 ? 7.0 / 9 : 120.0 / 128);
+  case NcclProtocol::Simple: return tree ? treeEfficiency : 1;
+  }
+  return 1;
+}
+
+double ccl::model::mostOfLL(int32_t arch, int64_t nodes, NcclMachine::Cpu cpu) {
+  const size_t row = nodes <= 1 ? generationOf(arch) : cpu == NcclMachine::Cpu::Amd ? 1 : 0;
+  return llLimit[row][scaleOf(std::max<int64_t>(nodes, 1))];
+}
 
 int32_t NcclMachine::kernelChannels() const {
   return std::clamp(2 * ring.channels, 1, mostKernelChannels);

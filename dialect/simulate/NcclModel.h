@@ -29,6 +29,16 @@ enum class NcclProtocol : uint8_t { LL, LL128, Simple };
 std::string_view name(NcclAlgorithm algorithm);
 std::string_view name(NcclProtocol protocol);
 
+/// What NCCL adds up for a call, us.
+struct NcclLatency {
+  double call = 0;
+  double nvlink = 0, pci = 0, net = 0; ///< of a hop, by what it goes through
+};
+NcclLatency latencyOf(NcclAlgorithm algorithm, NcclProtocol protocol);
+/// The part of a bandwidth that rings and trees get of it by their protocol; 1 of the others. That
+/// channels and protocols have limits of their own comes on top.
+double efficiencyOf(NcclAlgorithm algorithm, NcclProtocol protocol, int64_t nodes);
+
 /// What NCCL's search finds for a pattern: channels, and what each of them gets.
 struct NcclGraph {
   int32_t channels = 0; ///< 0: the pattern does not exist
@@ -60,6 +70,9 @@ struct NcclMachine {
   /// First thing wrong, or "".
   std::string check() const;
 };
+
+/// GB/s that no LL goes beyond, all channels together.
+double mostOfLL(int32_t arch, int64_t nodes, NcclMachine::Cpu cpu = NcclMachine::Cpu::Intel);
 
 struct NcclEstimate {
   NcclAlgorithm algorithm = NcclAlgorithm::Ring;

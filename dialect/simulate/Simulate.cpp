@@ -4,7 +4,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
+#include <numeric>
 
 namespace ccl::model {
 namespace {
@@ -23,9 +25,99 @@ int64_t sizeOf(const Contract &contract, int64_t count, int64_t elementBytes) {
   return count * elementBytes * sizedShards(contract);
 }
 
+int64_t sizeOf(const Contract &contract, const std::vector<int64_t> &lengths,
+               int64_t elementBytes) {
+  const size_t ranks = size_t(contract.ranks);
+  if (!isAllToAll(contract.collective))
+    return std::accumulate(lengths.begin(), lengths.end(), int64_t(0)) * elementBytes;
+  std::vector<int64_t> sent(ranks), received(ranks);
+  for (size_t pair = 0; pair < lengths.size(); ++pair)
+    sent[pair / ranks] += lengths[pair], received[pair % ranks] += lengths[pair];
+  return std::max(*std::max_element(sent.begin(), sent.end()),
+                  *std::max_element(received.begin(), received.end())) *
+         elementBytes;
+}
+
 int64_t countFor(const Contract &contract, int64_t bytes, int64_t elementBytes) {
   const int64_t unit = std::max<int64_t>(sizeOf(contract, 1, elementBytes), 1);
   return bytes / unit + (bytes % unit > 0);
+}
+
+namespace {
+
+std::string checkLengths(const Contract &contract, const SimulateOptions &options) {
+  const std::vector<int64_t> &lengths = options.lengths;
+  if (lengths.empty())
+    return "";
+  if (!hasUnevenForm(contract.collective))
+    return fmt::format("{} has no uneven form", contract.str());
+  const int64_t needed = contract.ranks * (isAllToAll(contract.collective) ? contract.ranks : 1);
+  if (int64_t(lengths.size()) != needed)
+    return fmt::format("{} lengths of shards, but {} has {}", lengths.size(), contract.str(),
+                       needed);
+  const int64_t longest = *std::max_element(lengths.begin(), lengths.end());
+  if (longest != options.count)
+    return fmt::format("the longest shard has {} elements, but the count is {}", longest,
+                       options.count);
+  if (*std::min_element(lengths.begin(), lengths.end()) < 0)
+    return "a shard has at least 0 elements";
+  return "";
+}
+
+std::string checkCurves(const Contract &contract, const SimulateOptions &options) {
+  for (const WayCurve &c : options.curves) {
+    if (c.of == WayCurve::Of::Pair)
+      for (int32_t rank : {c.src, c.dst})
+        if (rank < 0 || rank >= contract.ranks)
+          return fmt::format("a curve is for rank {}, which is outside [0, {})", rank,
+                             contract.ranks);
+    if (c.curve.segments.empty())
+      return "a curve has no segments";
+    for (const CostSegment &segment : c.curve.segments)
+      if (!(segment.alpha >= 0) || !(segment.beta >= 0) || !std::isfinite(segment.alpha) ||
+          !std::isfinite(segment.beta))
+        return fmt::format("a curve has {} us and {} us a byte, which is negative or not finite",
+                           segment.alpha, segment.beta);
+  }
+  return "";
+}
+
+} // namespace
+
+std::string checkOptions(const SimulateOptions &options) {
+  const CostModel &model = options.model;
+  // Times within which sums keep their digits, and rates at which bytes take no longer.
+  constexpr double mostUs = 1e15, leastRate = 1e-6; // us, GB/s
+  for (auto [value, what] : {std::pair(model.launchUs, "launch"),
+                             {model.syncUs, "sync"},
+                             {model.overheadUs, "overhead"},
+                             {model.laneGBps, "lane"},
+                             {model.epochUs, "epoch"},
+                             {model.mostGBps, "limit of bandwidth"}})
+    if (!(value >= 0) || value > mostUs)
+      return fmt::format("cost model {}: {} is {}, which is not from 0 to {}", model.name, what,
+                         value, mostUs);
+  for (auto [value, what] : {std::pair(model.laneGBps, "lane"),
+                             {model.epochUs, "epoch"},
+                             {model.mostGBps, "limit of bandwidth"}})
+    if (value > 0 && value < leastRate)
+      return fmt::format("cost model {}: {} is {}, which is below {}", model.name, what, value,
+                         leastRate);
+  if (!(model.efficiency > 0) || model.efficiency > 1e6)
+    return fmt::format("cost model {}: efficiency is {}, which is not positive", model.name,
+                       model.efficiency);
+  if (model.epochUs > 0 && !model.epochs)
+    return fmt::format("cost model {} has no epochs; model teccl does", model.name);
+  if (options.sharing == Sharing::Fair && (model.epochs || model.storesAndForwards))
+    return fmt::format("cost model {} has an order of messages on links, so there is no fair "
+                       "sharing; models ccl and nccl have it",
+                       model.name);
+  if (!options.curves.empty() &&
+      (model.latencies || model.alphaOccupies || model.storesAndForwards || model.epochs))
+    return fmt::format("cost model {} has times of its own, so it takes no measured curves; model "
+                       "ccl does",
+                       model.name);
+  return "";
 }
 
 std::string checkSimulation(const Contract &contract, const Topology &topology,
@@ -42,36 +134,24 @@ std::string checkSimulation(const Contract &contract, const Topology &topology,
   if (options.elementBytes < 1)
     return fmt::format("elements of {} bytes, but they have at least 1", options.elementBytes);
   if (options.batches < 1 || options.batches > std::numeric_limits<int32_t>::max())
-    return fmt::format("{} micro-batches are outside [1, 2147483647]", options.batches);
+    return fmt::format(
+        "{} micro-batches are outside [1, 2147483647]; take fewer, or a smaller size",
+        options.batches);
   if (options.slots < 0)
     return fmt::format("{} slots a channel, but there is at least 1", options.slots);
   const int64_t shards = std::max(sizedShards(contract), contract.chunks);
   if (options.count > std::numeric_limits<int64_t>::max() / 8 / shards / options.elementBytes)
     return fmt::format("{} elements a shard are more than can be counted", options.count);
-  const CostModel &model = options.model;
-  for (auto [value, what] : {std::pair(model.launchUs, "launch"),
-                             {model.syncUs, "sync"},
-                             {model.overheadUs, "overhead"},
-                             {model.laneGBps, "lane"},
-                             {model.epochUs, "epoch"},
-                             {model.mostGBps, "limit of bandwidth"}})
-    if (!(value >= 0) || value > 1e15)
-      return fmt::format("cost model {}: {} is {}, which is negative or not finite", model.name,
-                         what, value);
-  if (!(model.efficiency > 0) || model.efficiency > 1e6)
-    return fmt::format("cost model {}: efficiency is {}, which is not positive", model.name,
-                       model.efficiency);
-  if (options.sharing == Sharing::Fair && (model.epochs || model.storesAndForwards))
-    return fmt::format("cost model {} has an order of messages on links, so there is no fair "
-                       "sharing; models ccl and nccl have it",
-                       model.name);
-  return "";
+  for (auto check : {checkLengths, checkCurves})
+    if (std::string error = check(contract, options); !error.empty())
+      return error;
+  return checkOptions(options);
 }
 
 bool runSimulation(const SimCode &code, const SimulateOptions &options, const Topology &topology,
                    const std::vector<Wire> &wires, const std::vector<int32_t> &wireClass,
                    const std::vector<int32_t> &resourceClass, SimulateReport &report) {
-  Simulator simulator(code, options, report);
+  Simulator simulator(code, options, topology, wires, report);
   simulator.run();
   if (simulator.running() > 0) { // what the network says is proved; this is for a fault of ours
     Fault &fault = report.faults.emplace_back();
@@ -95,6 +175,8 @@ bool runSimulation(const SimCode &code, const SimulateOptions &options, const To
     auto first = [&](int32_t wire) { return wires[size_t(wire)].links.front(); };
     for (Timeline::Service &service : report.timeline->services)
       service.link = first(service.link);
+    for (Timeline::Change &change : report.timeline->changes)
+      change.link = first(change.link);
     for (Timeline::Flight &flight : report.timeline->flights)
       if (flight.queuedAt >= 0)
         flight.queuedAt = first(flight.queuedAt);
@@ -103,6 +185,17 @@ bool runSimulation(const SimCode &code, const SimulateOptions &options, const To
 }
 
 bool isLive(const Network &network, const SimulateOptions &options, SimulateReport &report) {
+  const int64_t most = options.timeline ? mostTimelineSteps : mostSteps;
+  const int64_t steps = std::max<int64_t>(int64_t(network.numEvents()), 1);
+  if (options.batches > most / steps) {
+    Fault &fault = report.faults.emplace_back();
+    fault.kind = FaultKind::OutOfRange;
+    fault.message = fmt::format("{} instructions in {} micro-batches are more than the {} that a "
+                                "simulation{} takes; take fewer micro-batches, or a smaller size",
+                                network.numEvents(), options.batches, most,
+                                options.timeline ? " with a timeline" : "");
+    return false;
+  }
   const std::vector<int32_t> stops = network.run(options.slots);
   if (!network.isStuck(stops))
     return true;
@@ -113,9 +206,15 @@ bool isLive(const Network &network, const SimulateOptions &options, SimulateRepo
   return false;
 }
 
+void setSize(int64_t bytes, SimulateReport &report) {
+  report.bytes = bytes;
+  report.algbw = report.us > 0 ? double(bytes) / report.us / 1000 : 0;
+}
+
 void setRates(const Contract &contract, const SimulateOptions &options, SimulateReport &report) {
-  report.bytes = sizeOf(contract, options.count, options.elementBytes);
-  report.algbw = report.us > 0 ? double(report.bytes) / report.us / 1000 : 0;
+  setSize(options.lengths.empty() ? sizeOf(contract, options.count, options.elementBytes)
+                                  : sizeOf(contract, options.lengths, options.elementBytes),
+          report);
 }
 
 SimulateReport simulate(const Program &program, const Contract &contract, const Topology &topology,

@@ -3,17 +3,28 @@
 // One deterministic discrete-event engine on L2 programs. What it takes for granted:
 //
 // - *Messages.* Reading a peer's place moves data from there, writing a peer's place or a slot
-//   moves data there, over the way of Routes.h; a message of one transfer to several peers is
-//   several messages, since switches forward and do nothing else. Local operands cost what
-//   CostModel::laneGBps says. Lengths are those of docs/semantics.md: of the in/out operand, the
-//   rank's own before a peer's, else of the longest chunk; micro-batch i of m is the i-th part of
-//   every chunk.
+//   moves data there, over the way of Routes.h. Local operands cost what CostModel::laneGBps says.
+//   Lengths are those of docs/semantics.md: of the in/out operand, the rank's own before a peer's,
+//   else of the longest chunk; micro-batch i of m is the i-th part of every chunk.
+// - *Switches* forward. What one transfer writes into one place (a buffer's chunk) of several peers
+//   goes as one copy up to a switch that multicasts, where their ways part. What one transfer
+//   combines from one place of several peers goes as one sum from a switch that reduces, where
+//   their ways meet; it leaves when the last of them is there. Other messages go each for itself:
+//   to slots, of several transfers, through other switches.
 // - *Agents* execute their instructions one after the other. A transfer begins when all of its
 //   slots are there (full ones to take, free ones to fill). It occupies its agent until what it
 //   reads from peers has arrived, and then until what it sends has left, that is, until the first
 //   link of its way is done with it. A slot is free when the transfer that takes it ends.
 // - *Signals* arrive CostModel::syncUs and the latency of the way later, occupy nothing, and never
 //   overtake what their agent wrote into places of peers before. Waits cost nothing but waiting.
+// - *Circuits.* Where a topology is `reconfigurable`, a link from rank to rank that shares nothing
+//   is a circuit from a port of one to a port of the other. Messages between two ranks that have
+//   neither a link nor a way through switches make the fabric join two other ports: at each end one
+//   that leads nowhere, else the one that is quiet first. It begins when all that is on the way
+//   between either port and where it led has arrived, takes the topology's time, and leaves their
+//   other ends without a circuit; the new circuit has the lower bandwidth and the higher latency of
+//   both ports. Ports serve as links do. Signals need no circuit. A program that has no
+//   such message changes nothing.
 // - *Links* serve one message after the other, in the order in which they could begin (FIFO); so
 //   do shared resources with what of a message goes through them. `Sharing::Fair` instead gives all
 //   messages at once max-min fair rates (progressive filling; Bertsekas and Gallager, 6.5.2), and
@@ -29,6 +40,7 @@
 #include "dialect/model/Check.h"
 #include "dialect/model/Symmetry.h"
 #include "dialect/model/Topology.h"
+#include "dialect/simulate/Calibrate.h"
 #include "dialect/simulate/Cost.h"
 
 #include <optional>
@@ -46,10 +58,29 @@ enum class BatchOrder : uint8_t {
   Barrier, ///< all agents of all ranks have ended this one, and CostModel::syncUs
 };
 
+/// What was measured between ranks, for messages from one to another whose way is of this kind.
+struct WayCurve {
+  /// `Pair`: from rank `src` to rank `dst`.
+  enum class Of : uint8_t { Any, Nvlink, Pci, Net, Pair };
+  Of of = Of::Any;
+  int32_t src = 0, dst = 0;
+  /// Of a message alone: `alpha` is its latency, and `beta` that of the narrowest of its links. It
+  /// never has less latency, or more bandwidth, than the topology says, so that bounds stay bounds.
+  CostCurve curve;
+};
+
+/// Instructions, in all micro-batches of all ranks that are simulated, that are taken: some ten
+/// minutes, and with a timeline some two gigabytes.
+inline constexpr int64_t mostSteps = 1'000'000'000, mostTimelineSteps = 10'000'000;
+
 struct SimulateOptions {
   CostModel model;
+  std::vector<WayCurve> curves; ///< the last that fits counts; signals take the first alpha
   Sharing sharing = Sharing::Fifo;
-  int64_t count = 0;        ///< elements of a shard, as launches count them
+  int64_t count = 0; ///< elements of a shard, as launches count them
+  /// Of an uneven launch the elements of every shard, by the numbers of Contract::shardOf; `count`
+  /// is that of the longest then. The program is taken to be uneven-safe.
+  std::vector<int64_t> lengths;
   int64_t elementBytes = 4; ///< bytes of an element
   int64_t batches = 1;      ///< micro-batches
   BatchOrder batchOrder = BatchOrder::Rank;
@@ -62,6 +93,8 @@ struct SimulateOptions {
 int64_t countFor(const Contract &contract, int64_t bytes, int64_t elementBytes);
 /// And the size of a count.
 int64_t sizeOf(const Contract &contract, int64_t count, int64_t elementBytes);
+/// And of an uneven launch: of the longest row that a rank has.
+int64_t sizeOf(const Contract &contract, const std::vector<int64_t> &lengths, int64_t elementBytes);
 
 struct LinkUse {
   double bytes = 0;
@@ -73,7 +106,8 @@ struct AgentUse {
   int32_t rank = 0, agent = 0; ///< agent: index among those of the rank
   double launchUs = 0;
   double busyUs = 0;   ///< transfers, without the following
-  double linkUs = 0;   ///< the link was busy with other messages
+  double linkUs = 0;   ///< the link was busy with other messages, or not there
+  double changeUs = 0; ///< of this, the fabric was changing links
   double slotUs = 0;   ///< no free slot
   double dataUs = 0;   ///< nothing in the slot
   double signalUs = 0; ///< no signal
@@ -96,6 +130,14 @@ struct Timeline {
     int64_t cause = -1;
     double begin = 0, end = 0;
   };
+  /// An agent that could not go on. One instruction may wait for several things, one after the
+  /// other; waiting for links belongs to the flights.
+  struct Wait {
+    enum class For : uint8_t { Slot, Data, Signal, Batch };
+    int32_t agent = 0;
+    For what = For::Slot;
+    double begin = 0, end = 0;
+  };
   /// A message or a signal on its way.
   struct Flight {
     int64_t span = -1;        ///< whose it is
@@ -105,6 +147,7 @@ struct Timeline {
     double issue = 0, arrive = 0;
     double queuedUs = 0;   ///< waited for links on the way, of this
     int32_t queuedAt = -1; ///< longest for this link
+    double changeUs = 0;   ///< of `queuedUs`, until its circuit was there
   };
   /// A link at work.
   struct Service {
@@ -112,9 +155,17 @@ struct Timeline {
     int64_t flight = -1;
     double begin = 0, end = 0;
   };
+  /// A circuit in the making: from `begin` on nothing goes through the ports that it joins.
+  struct Change {
+    int32_t link = 0;         ///< whose port sends
+    int32_t src = 0, dst = 0; ///< ranks
+    double begin = 0, end = 0;
+  };
   std::vector<Span> spans;
+  std::vector<Wait> waits;
   std::vector<Flight> flights;
   std::vector<Service> services;
+  std::vector<Change> changes;
 };
 
 /// A part of the critical path. Parts are adjacent: each ends where the next begins.
@@ -124,6 +175,7 @@ struct PathPart {
   double begin = 0, end = 0;
   int64_t index = -1;  ///< of the span or flight
   double queuedUs = 0; ///< Flight: of which waiting for links
+  double changeUs = 0; ///< Flight: of these, for links that the fabric changed
 };
 
 struct SimulateReport {
@@ -133,7 +185,9 @@ struct SimulateReport {
   int64_t bytes = 0;         ///< nccl-tests' size
   double moved = 0;          ///< bytes of all messages between ranks
   uint64_t messages = 0, events = 0;
-  std::vector<LinkUse> links;     ///< as Topology::links
+  uint64_t changes = 0;       ///< circuits that were made
+  bool usesCircuits = false;  ///< links can change, and messages need it: see `withAnyCircuits`
+  std::vector<LinkUse> links; ///< as Topology::links; circuits count at the link whose port sends
   std::vector<LinkUse> resources; ///< as Topology::resources
   std::vector<AgentUse> agents;   ///< of all ranks; folded: of rank 0, as of every rank
   bool folded = false;            ///< one rank was simulated for all
@@ -155,6 +209,16 @@ std::optional<SimulateReport> simulateSymmetric(const Program &rankZero, const C
                                                 const Symmetry &symmetry, const Topology &topology,
                                                 const SimulateOptions &options,
                                                 std::string *why = nullptr);
+
+/// What is wrong with the cost model, and with what options ask of it, whatever the program; or "".
+std::string checkOptions(const SimulateOptions &options);
+
+/// Writes a size into a report, and its algbw.
+void setSize(int64_t bytes, SimulateReport &report);
+
+/// The fabric of a reconfigurable topology at its best: all ports of ranks on one more switch. What
+/// no schedule can beat there, none can that changes links.
+Topology withAnyCircuits(const Topology &topology);
 
 /// From time 0 to `us`: what the end had to wait for. Needs a timeline.
 std::vector<PathPart> criticalPath(const SimulateReport &report);

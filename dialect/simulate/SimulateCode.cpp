@@ -25,10 +25,13 @@ double SimCode::bytesOf(const SimStep &step, int64_t batch) const {
   if (step.bytes >= 0)
     return step.bytes;
   int64_t elements = 0;
-  for (int64_t k = step.chunk; k < step.chunk + step.count; ++k)
-    elements +=
-        part(chunkStart(k % chunks + 1, count, chunks) - chunkStart(k % chunks, count, chunks),
-             batch, batches);
+  for (int64_t i = 0; i < step.count; ++i) {
+    const int64_t k = (step.chunk + i) % chunks;
+    elements += part(step.firstLength >= 0
+                         ? lengths[size_t(step.firstLength + i)]
+                         : chunkStart(k + 1, count, chunks) - chunkStart(k, count, chunks),
+                     batch, batches);
+  }
   return double(elements) * double(elementBytes);
 }
 
@@ -125,6 +128,58 @@ int32_t SimCodeBuilder::wayNumber(SimCode &code, int32_t src, int32_t dst) {
   return it->second;
 }
 
+void SimCodeBuilder::addSend(SimCode &code, int32_t src, int32_t dst, int32_t link,
+                             SimPlace place) {
+  const int32_t way = wayNumber(code, src, dst);
+  code.sends.push_back({way, link});
+  places.push_back(place);
+  carriesData.resize(code.ways.size());
+  if (link < 0 || code.capacities[size_t(link)] > 0)
+    carriesData[size_t(way)] = true;
+}
+
+void SimCodeBuilder::addSends(SimCode &code, SimStep &step, int32_t rank,
+                              const Instruction &instruction) {
+  auto placeOf = [](const Operand &operand) { return SimPlace{operand.buffer, operand.chunk}; };
+  for (const Operand &operand : instruction.from) {
+    if (operand.kind == Operand::Kind::Channel) {
+      addUse(code, step, network.linkOf(rank, operand.channel), /*adds=*/false);
+    } else if (operand.kind == Operand::Kind::Peer && operand.peer != rank) {
+      addSend(code, operand.peer, rank, -1, instruction.reduce ? placeOf(operand) : SimPlace());
+      ++step.numPulls;
+    }
+  }
+  for (const Operand &operand : instruction.to) {
+    if (operand.kind == Operand::Kind::Channel) {
+      const int32_t link = network.linkOf(rank, operand.channel);
+      addUse(code, step, link, /*adds=*/true);
+      addSend(code, rank, network.links()[size_t(link)].dst, link);
+      ++step.numPushes;
+    } else if (operand.kind == Operand::Kind::Peer && operand.peer != rank) {
+      addSend(code, rank, operand.peer, -1, placeOf(operand));
+      ++step.numPushes;
+    }
+  }
+}
+
+/// Of an uneven launch: how long the chunks are that a transfer moves.
+void SimCodeBuilder::addLengths(SimCode &code, SimStep &step, int32_t rank,
+                                const Operand &operand) const {
+  if (options.lengths.empty())
+    return;
+  const int32_t owner = operand.kind == Operand::Kind::Peer ? operand.peer : rank;
+  const Role role = program.buffers[size_t(operand.buffer)].role;
+  step.firstLength = int64_t(code.lengths.size());
+  for (int64_t k = step.chunk; k < step.chunk + step.count; ++k) {
+    const int64_t shard = contract.shardOf(role, owner, k).value_or(-1);
+    const bool known = shard >= 0 && size_t(shard) < options.lengths.size();
+    const int64_t elements = known ? options.lengths[size_t(shard)] : 0;
+    const int64_t c = k % code.chunks;
+    code.lengths.push_back(chunkStart(c + 1, elements, code.chunks) -
+                           chunkStart(c, elements, code.chunks));
+  }
+}
+
 void SimCodeBuilder::addStep(SimCode &code, const NetworkAgent &agent, int32_t index,
                              std::vector<Fault> &faults) {
   const Instruction &instruction = agent.agent->code[size_t(index)];
@@ -132,14 +187,12 @@ void SimCodeBuilder::addStep(SimCode &code, const NetworkAgent &agent, int32_t i
   step.firstUse = uint32_t(code.uses.size());
   step.firstSend = uint32_t(code.sends.size());
   const int32_t rank = agent.rank;
-  auto linkOf = [&](int32_t channel) { return network.linkOf(rank, channel); };
-  auto peerOf = [&](int32_t link) { return network.links()[size_t(link)].dst; };
   if (instruction.kind != Instruction::Kind::Transfer) {
     const bool signals = instruction.kind == Instruction::Kind::Signal;
-    const int32_t link = linkOf(instruction.channel);
+    const int32_t link = network.linkOf(rank, instruction.channel);
     step.kind = signals ? SimStep::Kind::Signal : SimStep::Kind::Wait;
     if (signals)
-      code.sends.push_back({wayNumber(code, rank, peerOf(link)), link});
+      addSend(code, rank, network.links()[size_t(link)].dst, link);
     else
       addUse(code, step, link, /*adds=*/false);
   } else {
@@ -157,87 +210,22 @@ void SimCodeBuilder::addStep(SimCode &code, const NetworkAgent &agent, int32_t i
             (length->kind == Operand::Kind::Peer && operand.kind == Operand::Kind::Local))
           length = &operand;
       }
-    if (length)
+    if (length) {
       step.inShard = true, step.chunk = length->chunk;
-    for (const Operand &operand : instruction.from) {
-      if (operand.kind == Operand::Kind::Channel) {
-        addUse(code, step, linkOf(operand.channel), /*adds=*/false);
-      } else if (operand.kind == Operand::Kind::Peer && operand.peer != rank) {
-        code.sends.push_back({wayNumber(code, operand.peer, rank), -1});
-        ++step.numPulls;
-      }
+      addLengths(code, step, rank, *length);
     }
-    for (const Operand &operand : instruction.to) {
-      if (operand.kind == Operand::Kind::Channel) {
-        const int32_t link = linkOf(operand.channel);
-        addUse(code, step, link, /*adds=*/true);
-        code.sends.push_back({wayNumber(code, rank, peerOf(link)), link});
-        ++step.numPushes;
-      } else if (operand.kind == Operand::Kind::Peer && operand.peer != rank) {
-        code.sends.push_back({wayNumber(code, rank, operand.peer), -1});
-        ++step.numPushes;
-      }
-    }
+    addSends(code, step, rank, instruction);
   }
   step.numUses = int32_t(code.uses.size() - step.firstUse);
   firstUsers.resize(code.ways.size(), {int32_t(&agent - network.agents().data()), index});
   code.steps.push_back(step);
 }
 
-double SimCodeBuilder::latencyOf(const CostModel::Latencies &latencies, const Topology &topology,
-                                 const Routes &routes, const std::vector<int32_t> &way, int32_t src,
-                                 int32_t dst) {
-  const int64_t ranks = topology.ranks();
-  bool pci = false;
-  for (int32_t wire : way) {
-    const int32_t node = routes.wires()[size_t(wire)].dst;
-    if (node < ranks)
-      continue;
-    const SwitchKind kind = topology.switches[size_t(node - ranks)].kind;
-    if (kind == SwitchKind::Nic)
-      return latencies.net;
-    pci |= kind != SwitchKind::Switch;
-  }
-  const std::vector<int64_t> from = topology.coordinates(src), to = topology.coordinates(dst);
-  for (size_t axis = 0; axis < from.size(); ++axis)
-    if (topology.axes[axis].name == "node" && from[axis] != to[axis])
-      return latencies.net;
-  return pci ? latencies.pci : latencies.nvlink;
-}
-
-void SimCodeBuilder::addWays(SimCode &code, std::vector<Fault> &faults) {
-  std::vector<int32_t> order(code.ways.size());
-  std::iota(order.begin(), order.end(), 0);
-  std::sort(order.begin(), order.end(), [&](int32_t a, int32_t b) {
-    const SimWay &x = code.ways[size_t(a)], &y = code.ways[size_t(b)];
-    return std::pair(x.src, x.dst) < std::pair(y.src, y.dst);
-  });
-  for (int32_t number : order) {
-    SimWay &way = code.ways[size_t(number)];
-    const std::vector<int32_t> &wires = routes.way(way.src, way.dst);
-    if (wires.empty() && way.src != way.dst && faults.size() < options.maxFaults) {
-      auto [agent, instruction] = firstUsers[size_t(number)];
-      faults.push_back(faultAt(agent, instruction,
-                               fmt::format("data goes from rank {} to rank {}, but in topology {} "
-                                           "every way between them leads through other ranks",
-                                           way.src, way.dst, topology.name)));
-    }
-    way.firstHop = int32_t(code.hops.size());
-    way.numHops = int32_t(wires.size());
-    for (int32_t wire : wires) {
-      code.hops.push_back(wire);
-      way.latency += code.wires[size_t(wire)].latency;
-    }
-    if (options.model.latencies && !wires.empty())
-      way.extra = latencyOf(*options.model.latencies, topology, routes, wires, way.src, way.dst);
-    way.latency += way.extra;
-  }
-}
-
 void SimCodeBuilder::setLengths(SimCode &code) const {
   const int64_t chunk = longestChunk(code.count, code.chunks);
   const int64_t longest = (chunk + code.batches - 1) / code.batches;
-  const bool even = code.count % code.chunks == 0 && chunk % code.batches == 0;
+  const bool even =
+      code.count % code.chunks == 0 && chunk % code.batches == 0 && options.lengths.empty();
   for (SimStep &step : code.steps)
     if (step.kind == SimStep::Kind::Transfer && (even || !step.inShard))
       step.bytes = double(longest) * double(step.count) * double(code.elementBytes);
@@ -260,6 +248,8 @@ SimCode SimCodeBuilder::build(std::vector<Fault> &faults) {
   }
   if (faults.empty())
     addWays(code, faults);
+  if (faults.empty())
+    addTrunks(code);
   setLengths(code);
   return code;
 }

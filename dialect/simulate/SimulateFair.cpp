@@ -13,8 +13,8 @@ FairShares::FairShares(const SimCode &code) : code(code) {
   room.resize(servers), load.resize(servers), openUsers.resize(servers);
 }
 
-void FairShares::add(int32_t number, int32_t wayNumber, double bytes, double mostUsPerByte,
-                     double now) {
+void FairShares::add(int32_t number, std::span<const int32_t> wires, double bytes,
+                     double mostUsPerByte, double now) {
   if (size_t(number) >= flows.size())
     flows.resize(size_t(number) + 1);
   Flow &flow = flows[size_t(number)];
@@ -29,9 +29,7 @@ void FairShares::add(int32_t number, int32_t wayNumber, double bytes, double mos
     else
       flow.servers.push_back({server, share});
   };
-  const SimWay &way = code.ways[size_t(wayNumber)];
-  for (int32_t h = 0; h < way.numHops; ++h) {
-    const int32_t wire = code.hops[size_t(way.firstHop + h)];
+  for (int32_t wire : wires) {
     const SimWire &numbers = code.wires[size_t(wire)];
     serve(wire, numbers.usPerByte);
     for (int32_t i = 0; i < numbers.numShares; ++i) {
@@ -56,28 +54,27 @@ void FairShares::remove(int32_t number) {
   }
 }
 
-void FairShares::settle(double now) {
-  changed.clear();
-  std::vector<int32_t> servers, component;
+FairShares::Component FairShares::takeComponent() {
+  Component found;
   auto reach = [&](int32_t server) {
     if (!inComponent[size_t(server)])
-      servers.push_back(server);
+      found.servers.push_back(server);
     inComponent[size_t(server)] = true;
   };
   for (int32_t server : dirty)
     reach(server);
   dirty.clear();
-  for (size_t i = 0; i < servers.size(); ++i)
-    for (int32_t number : users[size_t(servers[i])]) {
+  for (size_t i = 0; i < found.servers.size(); ++i)
+    for (int32_t number : users[size_t(found.servers[i])]) {
       Flow &flow = flows[size_t(number)];
       if (flow.seen)
         continue;
       flow.seen = flow.open = true;
-      component.push_back(number);
+      found.flows.push_back(number);
       for (auto [server, share] : flow.servers)
         reach(server);
     }
-  for (int32_t server : servers) {
+  for (int32_t server : found.servers) {
     inComponent[size_t(server)] = false;
     room[size_t(server)] = 1, load[size_t(server)] = 0;
     openUsers[size_t(server)] = int32_t(users[size_t(server)].size());
@@ -86,22 +83,26 @@ void FairShares::settle(double now) {
         if (used == server)
           load[size_t(server)] += share;
   }
-  size_t open = component.size();
+  return found;
+}
+
+std::vector<double> FairShares::rates(const Component &component) {
+  size_t open = component.flows.size();
   double level = 0; // the rate of all that are open
-  std::vector<double> rates(component.size());
+  std::vector<double> rates(open);
   constexpr double nearly = 1 + 1e-12;
   while (open > 0) {
     double next = std::numeric_limits<double>::infinity();
-    for (int32_t server : servers)
+    for (int32_t server : component.servers)
       if (load[size_t(server)] > 0)
         next = std::min(next, room[size_t(server)] / load[size_t(server)]);
-    for (int32_t number : component)
+    for (int32_t number : component.flows)
       if (flows[size_t(number)].open)
         next = std::min(next, flows[size_t(number)].most);
     level = std::max(level, next);
     size_t settled = 0;
-    for (size_t i = 0; i < component.size(); ++i) {
-      Flow &flow = flows[size_t(component[i])];
+    for (size_t i = 0; i < component.flows.size(); ++i) {
+      Flow &flow = flows[size_t(component.flows[i])];
       if (!flow.open)
         continue;
       bool full = flow.most <= level * nearly;
@@ -115,8 +116,8 @@ void FairShares::settle(double now) {
     }
     if (settled == 0)
       break; // no server limits it: cannot be, every flow has one
-    for (size_t i = 0; i < component.size(); ++i) {
-      Flow &flow = flows[size_t(component[i])];
+    for (size_t i = 0; i < component.flows.size(); ++i) {
+      Flow &flow = flows[size_t(component.flows[i])];
       if (!flow.open || flow.seen)
         continue;
       flow.open = false;
@@ -129,15 +130,22 @@ void FairShares::settle(double now) {
     }
     open -= settled;
   }
-  for (size_t i = 0; i < component.size(); ++i) {
-    Flow &flow = flows[size_t(component[i])];
+  return rates;
+}
+
+void FairShares::settle(double now) {
+  changed.clear();
+  const Component component = takeComponent();
+  const std::vector<double> settled = rates(component);
+  for (size_t i = 0; i < settled.size(); ++i) {
+    Flow &flow = flows[size_t(component.flows[i])];
     flow.seen = flow.open = false;
-    if (flow.rate == rates[i])
+    if (flow.rate == settled[i])
       continue;
     flow.left = std::max(0.0, flow.left - flow.rate * (now - flow.since));
     flow.since = now;
-    flow.rate = rates[i];
-    changed.push_back({component[i], now + flow.left / flow.rate});
+    flow.rate = settled[i];
+    changed.push_back({component.flows[i], now + flow.left / flow.rate});
   }
 }
 

@@ -8,6 +8,8 @@
 
 #include "dialect/simulate/SimulateCode.h"
 
+#include <span>
+
 namespace ccl::model {
 
 class FairShares {
@@ -16,7 +18,8 @@ public:
 
   /// `flow`: any number that is free; numbers should be small. `mostUsPerByte`: it is no faster
   /// than that, 0 if any rate will do.
-  void add(int32_t flow, int32_t way, double bytes, double mostUsPerByte, double now);
+  void add(int32_t flow, std::span<const int32_t> wires, double bytes, double mostUsPerByte,
+           double now);
   void remove(int32_t flow);
   bool isDirty() const { return !dirty.empty(); }
   /// Settles rates; then `changed` holds the flows that end at another time than before.
@@ -28,6 +31,13 @@ public:
   std::vector<Change> changed;
 
 private:
+  /// What is settled anew, by `dirty`: flows, and the servers that they go through.
+  struct Component {
+    std::vector<int32_t> servers, flows;
+  };
+  Component takeComponent();
+  /// Of each of its flows.
+  std::vector<double> rates(const Component &component);
   struct Flow {
     std::vector<std::pair<int32_t, double>> servers; ///< and the share that a byte a us takes
     double left = 0, rate = 0, since = 0, most = 0;

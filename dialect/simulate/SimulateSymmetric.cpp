@@ -33,8 +33,17 @@ private:
   std::vector<int32_t> classes(size_t begin, size_t end) const;
   std::string checkSweeps() const;
   bool isSame(const SimStep &a, const SimStep &b) const;
+  /// What the node at the end of a wire does: multicast, reduce.
+  std::pair<bool, bool> joins(int32_t wire) const {
+    const int64_t number = wires[size_t(wire)].dst - topology.ranks();
+    if (number < 0)
+      return {};
+    const Switch &at = topology.switches[size_t(number)];
+    return {at.multicast, at.reduce};
+  }
   std::string addImage(int64_t shift, int32_t way, int64_t firstHop);
   std::string checkClasses();
+  void takeClasses(const std::vector<int64_t> &firstHops);
   std::string nameOf(int32_t server) const;
 
   SimCode &code;
@@ -106,15 +115,19 @@ std::string Folding::addImage(int64_t shift, int32_t wayNumber, int64_t firstHop
   const std::string pairs = fmt::format(
       "the ways from rank {} to rank {} and from rank {} to rank {}", way.src, way.dst, src, dst);
   bool same = int32_t(image.size()) == way.numHops;
-  if (same && options.model.latencies)
-    same = way.extra ==
-           SimCodeBuilder::latencyOf(*options.model.latencies, topology, routes, image, src, dst);
+  if (same && (options.model.latencies || !options.curves.empty())) {
+    const WayCurve::Of kind = SimCodeBuilder::kindOf(topology, routes, image, src, dst);
+    same = way.curve == SimCodeBuilder::curveOf(options.curves, kind, src, dst) &&
+           (!options.model.latencies ||
+            way.extra == SimCodeBuilder::latencyOf(*options.model.latencies, kind));
+  }
   for (int32_t h = 0; same && h < way.numHops; ++h) {
     const int32_t wire = image[size_t(h)];
     const SimWire &numbers = code.wires[size_t(wire)];
     const SimWire &own = code.wires[size_t(code.hops[size_t(way.firstHop + h)])];
     same = numbers.usPerByte == own.usPerByte && numbers.latency == own.latency &&
-           numbers.numShares == own.numShares;
+           numbers.numShares == own.numShares &&
+           joins(wire) == joins(code.hops[size_t(way.firstHop + h)]);
     // Hops of all ways are numbered through; those of shared resources come between.
     int64_t hop = firstHop + h * 64;
     hopsOf[size_t(wire)].push_back(hop);
@@ -148,6 +161,10 @@ std::string Folding::checkClasses() {
 }
 
 std::string Folding::fold() {
+  if (code.changeUs)
+    return "the fabric changes links";
+  if (!options.lengths.empty())
+    return "shards have different lengths";
   for (const SimStep &step : code.steps)
     if (step.kind == SimStep::Kind::Transfer && step.bytes < 0)
       return fmt::format("{} elements are not divisible by {} chunks and {} micro-batches, so that "
@@ -180,8 +197,12 @@ std::string Folding::fold() {
       return why;
   if (std::string why = checkClasses(); !why.empty())
     return why;
+  takeClasses(firstHops);
+  return "";
+}
 
-  // Every server of a class has the class's first hop; rank 0's own is where it is now.
+/// Every server of a class has the class's first hop; rank 0's own is where it is now.
+void Folding::takeClasses(const std::vector<int64_t> &firstHops) {
   std::vector<std::pair<int64_t, int32_t>> own; ///< rank 0's hops and their servers
   for (size_t w = 0; w < code.ways.size(); ++w)
     for (int32_t h = 0; h < code.ways[w].numHops; ++h) {
@@ -206,7 +227,6 @@ std::string Folding::fold() {
     if (server >= 0)
       share.resource = server - int32_t(wires.size());
   }
-  return "";
 }
 
 } // namespace

@@ -78,6 +78,8 @@ std::string chromeTrace(const SimulateReport &report, const Program &program,
   std::vector<bool> used(topology.links.size());
   for (const Timeline::Service &service : timeline.services)
     used[size_t(service.link)] = true;
+  for (const Timeline::Change &change : timeline.changes)
+    used[size_t(change.link)] = true;
   writer.name("process_name", links, 0, "links");
   for (size_t l = 0; l < used.size(); ++l)
     if (used[l])
@@ -122,6 +124,10 @@ std::string chromeTrace(const SimulateReport &report, const Program &program,
         flight.src, flight.dst, links, service.link, service.begin, service.end - service.begin,
         flight.bytes);
   }
+  for (const Timeline::Change &change : timeline.changes)
+    writer.event(
+        R"({{"ph":"X","name":"changes to rank {} to rank {}","pid":{},"tid":{},"ts":{},"dur":{},"args":{{}}}})",
+        change.src, change.dst, links, change.link, change.begin, change.end - change.begin);
   return fmt::format("{{\"displayTimeUnit\":\"ns\",\"traceEvents\":[\n{}\n]}}\n", writer.text);
 }
 

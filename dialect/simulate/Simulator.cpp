@@ -45,7 +45,8 @@ SimEvent SimQueue::pop() {
   return first;
 }
 
-Simulator::Simulator(const SimCode &code, const SimulateOptions &options, SimulateReport &report)
+Simulator::Simulator(const SimCode &code, const SimulateOptions &options, const Topology &topology,
+                     const std::vector<Wire> &wires, SimulateReport &report)
     : wireUse(code.wires.size()), resourceUse(size_t(code.numResources)), code(code),
       options(options), model(options.model), report(report), states(code.agents.size()),
       tokens(code.capacities.size()), room(code.capacities),
@@ -56,6 +57,9 @@ Simulator::Simulator(const SimCode &code, const SimulateOptions &options, Simula
     laneUsPerByte = 1 / (model.laneGBps * 1000);
   if (options.sharing == Sharing::Fair)
     fair.emplace(code);
+  if (code.changeUs)
+    circuits.emplace(code, topology, wires);
+  report.usesCircuits = circuits.has_value();
   if (options.timeline)
     timeline = &report.timeline.emplace();
   for (const SimAgent &agent : code.agents) {
@@ -157,8 +161,9 @@ void Simulator::settle(int32_t agent) {
   case Reason::Data: use.dataUs += waited; break;
   case Reason::Signal: use.signalUs += waited; break;
   case Reason::Batch: use.batchUs += waited; break;
-  case Reason::None: break;
   }
+  if (timeline && waited > 0)
+    timeline->waits.push_back({agent, state.reason, state.since, now});
 }
 
 void Simulator::block(State &state, const SimUse &use, int32_t agent) {
@@ -276,24 +281,27 @@ void Simulator::startTransfer(int32_t agent, const SimStep &step) {
   state.begin = now;
   state.bytes = code.bytesOf(step, state.batch);
   state.laneEnd = now + step.sources * state.bytes * laneUsPerByte;
-  state.pullLink = state.pushLink = 0;
+  state.pullLink = state.pushLink = state.pullChange = state.pushChange = 0;
   if (step.numPulls == 0)
     return startPushes(agent, step);
-  state.pending = step.numPulls;
-  for (int32_t i = 0; i < step.numPulls; ++i)
-    send(agent, code.sends[step.firstSend + uint32_t(i)], Message::Pull);
+  sendAll(agent, step, 0, step.numPulls);
+}
+
+/// All pulls, or all pushes, of a transfer.
+void Simulator::sendAll(int32_t agent, const SimStep &step, int32_t first, int32_t count) {
+  if (step.shares)
+    return sendTree(agent, step, first, count);
+  states[size_t(agent)].pending = count;
+  for (int32_t i = first; i < first + count; ++i)
+    send(agent, code.sends[step.firstSend + uint32_t(i)], kindOf(step, i));
 }
 
 void Simulator::startPushes(int32_t agent, const SimStep &step) {
   State &state = states[size_t(agent)];
   state.until = std::max(now, state.laneEnd);
-  state.pending = step.numPushes;
   if (step.numPushes == 0)
     return push(state.until, Event::Done, agent);
-  for (int32_t i = 0; i < step.numPushes; ++i) {
-    const SimSend &target = code.sends[step.firstSend + uint32_t(step.numPulls + i)];
-    send(agent, target, target.link >= 0 ? Message::Slot : Message::Put);
-  }
+  sendAll(agent, step, step.numPulls, step.numPushes);
 }
 
 void Simulator::finishTransfer(int32_t agent) {
@@ -302,6 +310,7 @@ void Simulator::finishTransfer(int32_t agent) {
   const double link = state.pullLink + state.pushLink;
   state.busy += now - state.begin - link;
   report.agents[size_t(agent)].linkUs += link;
+  report.agents[size_t(agent)].changeUs += state.pullChange + state.pushChange;
   closeSpan(agent);
   for (uint32_t i = step.firstUse; i < step.firstUse + uint32_t(step.numUses); ++i) {
     const SimUse &use = code.uses[i];
@@ -325,7 +334,7 @@ void Simulator::openGate(int32_t agent) {
     for (int32_t message = fence.firstSignal; message >= 0;) {
       const int32_t next = messages[size_t(message)].next;
       const SimWay &way = code.ways[size_t(messages[size_t(message)].way)];
-      push(std::max(now, messages[size_t(message)].issue + way.latency) + model.syncUs,
+      push(std::max(now, messages[size_t(message)].issue + way.signalUs) + model.syncUs,
            Event::Arrive, agent, message);
       message = next;
     }
@@ -346,7 +355,7 @@ void Simulator::signal(int32_t agent, const SimSend &send) {
   message.issue = now, message.span = state.span;
   recordFlight(message, now);
   if (state.lastFence < 0)
-    return push(now + code.ways[size_t(send.way)].latency + model.syncUs, Event::Arrive, agent,
+    return push(now + code.ways[size_t(send.way)].signalUs + model.syncUs, Event::Arrive, agent,
                 number);
   Fence &fence = fences[size_t(state.lastFence)];
   if (fence.firstSignal < 0)

@@ -2,13 +2,15 @@
 #include "frontend/api/Compiler.h"
 
 #include "frontend/api/Border.h"
+#include "frontend/api/Diagnostics.h"
+#include "frontend/api/Lowered.h"
 #include "frontend/builder/Emit.h"
 #include "frontend/cli/CompileSettings.h"
 #include "frontend/interchange/Formats.h"
+#include "passes/checks/CheckProofs.h"
 #include "passes/synthesis/generators/Generators.h"
 
 #include "mlir/IR/Verifier.h"
-#include "llvm/Support/SourceMgr.h"
 
 #include <fmt/format.h>
 
@@ -21,45 +23,26 @@ class Compilation {
 public:
   Compilation(const Source &source, const ProgramOptions &options)
       : source(source), options(options),
-        context(dialects(), mlir::MLIRContext::Threading::DISABLED),
-        printer(sources, &context, said),
-        module(mlir::ModuleOp::create(mlir::UnknownLoc::get(&context))) {
-    // Builders and generators make ops without parsing any.
-    context.loadDialect<CclDialect>();
-    context.printOpOnDiagnostic(false);
-    // Asked first: what has no place in a file would be shown as <unknown>:0.
-    unplaced = std::make_unique<mlir::ScopedDiagnosticHandler>(
-        &context, [this](mlir::Diagnostic &diagnostic) { return sayUnplaced(diagnostic); });
-  }
+        module(mlir::ModuleOp::create(mlir::UnknownLoc::get(&heard->context()))) {}
 
   Result<Compiled> compile();
   Result<std::string> print(Program::Stage stage);
+  Result<std::shared_ptr<const Lowered>> lower();
 
 private:
-  static mlir::DialectRegistry dialects() {
-    mlir::DialectRegistry registry;
-    registerDialects(registry);
-    return registry;
-  }
-
   std::optional<Error> prepare();
   std::optional<Error> parse();
   std::optional<Error> generate();
   std::optional<Error> build();
   std::optional<Error> bindSizes(AlgorithmOp algorithm);
   std::optional<Error> checkRanks(AlgorithmOp algorithm);
+  std::optional<Error> proveAllRanks(AlgorithmOp algorithm, const Plan &plan, Lowered &lowered);
   std::optional<Error> runPasses(void (*pipeline)(mlir::OpPassManager &, const LoweringOptions &));
-  mlir::LogicalResult sayUnplaced(mlir::Diagnostic &diagnostic);
-  Error refused() const;
+  Error refused() const { return heard->refused(); }
 
   const Source &source;
   const ProgramOptions &options;
-  std::string text; ///< of all diagnostics
-  llvm::raw_string_ostream said{text};
-  llvm::SourceMgr sources;
-  mlir::MLIRContext context;
-  mlir::SourceMgrDiagnosticHandler printer;
-  std::unique_ptr<mlir::ScopedDiagnosticHandler> unplaced;
+  std::shared_ptr<Diagnostics> heard = std::make_shared<Diagnostics>();
   mlir::OwningOpRef<mlir::ModuleOp> module;
   std::string symbol;
   LoweringOptions lowering;
@@ -69,42 +52,14 @@ private:
 } // namespace
 
 //===----------------------------------------------------------------------===//
-// Diagnostics
-//===----------------------------------------------------------------------===//
-
-mlir::LogicalResult Compilation::sayUnplaced(mlir::Diagnostic &diagnostic) {
-  auto isPlaced = [](mlir::Location location) {
-    bool found = false;
-    location->walk([&](mlir::Location inner) {
-      found |= mlir::isa<mlir::FileLineColLoc>(inner);
-      return found ? mlir::WalkResult::interrupt() : mlir::WalkResult::advance();
-    });
-    return found;
-  };
-  if (isPlaced(diagnostic.getLocation()))
-    return mlir::failure();
-  bool isError = diagnostic.getSeverity() == mlir::DiagnosticSeverity::Error;
-  said << (isError ? "error: " : "warning: ") << diagnostic.str() << "\n";
-  for (mlir::Diagnostic &note : diagnostic.getNotes())
-    said << "note: " << note.str() << "\n";
-  return mlir::success();
-}
-
-Error Compilation::refused() const {
-  llvm::StringRef message = llvm::StringRef(text).rtrim();
-  return {Error::Kind::program,
-          message.empty() ? std::string("refused without a reason") : message.str(), -1};
-}
-
-//===----------------------------------------------------------------------===//
 // The algorithm
 //===----------------------------------------------------------------------===//
 
 std::optional<Error> Compilation::parse() {
   // What other runtimes mind is no concern of who runs it here.
   module = interchange::readFile(interchange::formatOf(source.label, source.text),
-                                 llvm::MemoryBuffer::getMemBuffer(source.text, source.label),
-                                 sources, context, /*warn=*/false)
+                                 llvm::MemoryBuffer::getMemBufferCopy(source.text, source.label),
+                                 heard->sources(), heard->context(), /*warn=*/false)
                .module;
   if (!module)
     return refused();
@@ -242,11 +197,11 @@ Result<Compiled> Compilation::compile() {
   if (mlir::failed(plan))
     return refused();
   if (!stats.unproved.empty())
-    said << "warning: @" << symbol << " not proved: " << stats.unproved << "\n";
+    heard->say("warning: @" + symbol + " not proved: " + stats.unproved);
   llvm::Expected<std::shared_ptr<LoadedProgram>> loaded = LoadedProgram::load(std::move(*plan));
   if (!loaded)
     return toError(loaded.takeError());
-  return Compiled{std::move(*loaded), llvm::StringRef(text).rtrim().str()};
+  return Compiled{std::move(*loaded), heard->text()};
 }
 
 Result<std::string> Compilation::print(Program::Stage stage) {
@@ -256,10 +211,71 @@ Result<std::string> Compilation::print(Program::Stage stage) {
   if (stage == Program::Stage::program)
     if (std::optional<Error> error = runPasses(buildLoweringPipeline))
       return *error;
-  std::string printed;
-  llvm::raw_string_ostream os(printed);
-  module->print(os);
-  return printed;
+  return textOf(*module);
+}
+
+std::optional<Error> Compilation::proveAllRanks(AlgorithmOp algorithm, const Plan &plan,
+                                                Lowered &lowered) {
+  ProgramProofOptions wanted;
+  wanted.symmetry = BySymmetry::Never;
+  wanted.maxInstructions = UINT64_MAX / 2 / uint64_t(plan.ranks());
+  ProgramProof proof(algorithm, wanted);
+  auto forms = algorithm.getLowered() ? proof.checkLowered()
+                                      : proof.checkForms(plan.disjointProved, plan.inPlaceProved);
+  if (mlir::failed(forms))
+    return refused();
+  lowered.locations = proof.locations();
+  if (*forms && !(*forms)->disjoint && !(*forms)->inPlace)
+    return lowered.refused((*forms)->faults);
+  std::optional<model::Program> programs = proof.takePrograms();
+  if (!*forms || !programs)
+    return Error{Error::Kind::program,
+                 fmt::format("the programs of @{} have {}", symbol, proof.obstacle()), -1};
+  lowered.program = std::move(*programs);
+  const bool divisible = algorithm.getLowered() ? (*forms)->divisible : plan.divisible;
+  lowered.unevenSafe = (*forms)->unevenSafe && !divisible;
+  return std::nullopt;
+}
+
+/// The programs of all ranks are wanted, even if one could stand for all.
+Result<std::shared_ptr<const Lowered>> Compilation::lower() {
+  if (std::optional<Error> error = prepare())
+    return *error;
+  lowering.sizes.clear();
+  mlir::FailureOr<AlgorithmOp> algorithm = findAlgorithm(*module, symbol);
+  if (mlir::failed(algorithm))
+    return refused();
+  mlir::FailureOr<model::Contract> contract = getModelContract(*algorithm);
+  if (mlir::failed(contract))
+    return refused();
+  Plan plan;
+  plan.contract = *contract;
+  if (!algorithm->getLowered() && mlir::failed(proveMoves(*algorithm, plan, UINT64_MAX)))
+    return refused();
+  if (std::optional<Error> error = runPasses(buildLoweringPipeline))
+    return *error;
+  algorithm = findAlgorithm(*module, symbol);
+  if (mlir::failed(algorithm))
+    return refused();
+  auto lowered = std::make_shared<Lowered>(heard, algorithm->getLoc());
+  lowered->name = source.generated ? options.algorithm : symbol;
+  lowered->type = toInternal(options.type);
+  lowered->contract = std::move(*contract);
+  if (std::optional<Error> error = proveAllRanks(*algorithm, plan, *lowered))
+    return *error;
+  return std::shared_ptr<const Lowered>(std::move(lowered));
+}
+
+Error Lowered::refused(llvm::ArrayRef<model::Fault> faults) const {
+  std::lock_guard lock(mutex);
+  heard->clear();
+  emitFaults(faults, fallback, locations);
+  return heard->refused();
+}
+
+Result<std::shared_ptr<const Lowered>> lowerSource(const Source &source,
+                                                   const ProgramOptions &options) {
+  return Compilation(source, options).lower();
 }
 
 Result<Compiled> compileSource(const Source &source, const ProgramOptions &options) {

@@ -24,6 +24,11 @@ struct Compiled {
   std::string remarks;
 };
 
+/// What the file holds.
+Result<Source> readProgram(const std::string &path);
+/// The options of a generated program with its generator named.
+Result<ProgramOptions> chooseProgram(Collective collective, const ProgramOptions &options);
+
 Result<Compiled> compileSource(const Source &source, const ProgramOptions &options);
 Result<std::string> printStage(const Source &source, const ProgramOptions &options,
                                Program::Stage stage);

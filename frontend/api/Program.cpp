@@ -34,13 +34,18 @@ Result<Program> Program::compile(std::string_view text, const ProgramOptions &op
   });
 }
 
+Result<Source> readProgram(const std::string &path) {
+  llvm::Expected<std::unique_ptr<llvm::MemoryBuffer>> buffer = cli::readSource(path);
+  if (!buffer)
+    return argumentError(
+        fmt::format("cannot read '{}': {}", path, llvm::toString(buffer.takeError())));
+  return Source{(*buffer)->getBuffer().str(), path, {}, {}};
+}
+
 Result<Program> Program::compileFile(const std::string &path, const ProgramOptions &options) {
   return guarded([&]() -> Result<Program> {
-    llvm::Expected<std::unique_ptr<llvm::MemoryBuffer>> buffer = cli::readSource(path);
-    if (!buffer)
-      return argumentError(
-          fmt::format("cannot read '{}': {}", path, llvm::toString(buffer.takeError())));
-    return compile(std::string_view((*buffer)->getBuffer()), options, path);
+    Result<Source> source = readProgram(path);
+    return source ? Impl::handle(makeProgram(std::move(*source), options)) : source.error();
   });
 }
 
@@ -73,23 +78,28 @@ Result<std::string> chooseGenerator(Collective collective, const std::string &wa
   return usual->name.str();
 }
 
+Result<ProgramOptions> chooseProgram(Collective collective, const ProgramOptions &options) {
+  if (!isValid(collective))
+    return argumentError("there is no such collective");
+  if (options.ranks < 1)
+    return argumentError("a generator needs a number of ranks");
+  llvm::Expected<Settings> settings = Settings::fromEnvironment();
+  if (!settings)
+    return toError(settings.takeError());
+  const char *reason = "";
+  Result<std::string> algorithm =
+      chooseGenerator(collective, options.algorithm, settings->text(Setting::Algo), reason);
+  if (!algorithm)
+    return algorithm.error();
+  ProgramOptions chosen = options;
+  chosen.algorithm = *algorithm;
+  return chosen;
+}
+
 Result<Program> Program::generate(Collective collective, const ProgramOptions &options) {
   return guarded([&]() -> Result<Program> {
-    if (!isValid(collective))
-      return argumentError("there is no such collective");
-    if (options.ranks < 1)
-      return argumentError("a generator needs a number of ranks");
-    llvm::Expected<Settings> settings = Settings::fromEnvironment();
-    if (!settings)
-      return toError(settings.takeError());
-    const char *reason = "";
-    Result<std::string> algorithm =
-        chooseGenerator(collective, options.algorithm, settings->text(Setting::Algo), reason);
-    if (!algorithm)
-      return algorithm.error();
-    ProgramOptions chosen = options;
-    chosen.algorithm = *algorithm;
-    return Impl::handle(makeProgram({{}, {}, {}, collective}, chosen));
+    Result<ProgramOptions> chosen = chooseProgram(collective, options);
+    return chosen ? Impl::handle(makeProgram({{}, {}, {}, collective}, *chosen)) : chosen.error();
   });
 }
 

@@ -82,7 +82,8 @@ llvm::Expected<std::vector<std::vector<int64_t>>> parseUneven(llvm::StringRef te
 }
 
 llvm::Expected<Lengths> unevenLengths(const model::Contract &contract,
-                                      const std::vector<std::vector<int64_t>> &lists) {
+                                      const std::vector<std::vector<int64_t>> &lists,
+                                      Surplus surplus) {
   auto refuse = [](std::string text) {
     return llvm::createStringError(llvm::inconvertibleErrorCode(), text.c_str());
   };
@@ -94,6 +95,10 @@ llvm::Expected<Lengths> unevenLengths(const model::Contract &contract,
   bool pairs = isAllToAll(contract.collective);
   if (lists.size() == 1) {
     std::vector<int64_t> counts(pairs ? ranks * ranks : ranks);
+    if (surplus == Surplus::Refuse && lists[0].size() > counts.size())
+      return refuse(fmt::format("there are {} counts, but {} has {} {}", lists[0].size(),
+                                contract.str(), counts.size(),
+                                pairs ? "pairs of ranks" : "shards"));
     for (size_t i = 0; i < counts.size(); ++i)
       counts[i] = lists[0][i % lists[0].size()];
     return Lengths::uneven(contract, std::move(counts));

@@ -44,10 +44,12 @@ private:
 
 /// "0,1,4K" or "1,2;3,4": one list, or one for each rank.
 llvm::Expected<std::vector<std::vector<int64_t>>> parseUneven(llvm::StringRef text);
+enum class Surplus : uint8_t { Ignore, Refuse };
 /// Lengths for this contract. One list goes around: shard s, or pair p * ranks + q, takes
-/// number s mod its length. Several are the rows of an all_to_all. Fails if the collective has
-/// no uneven form, or the rows do not fit.
+/// number s mod its length; what it has more than these is as `surplus` says. Several are the rows
+/// of an all_to_all. Fails if the collective has no uneven form, or the numbers do not fit.
 llvm::Expected<Lengths> unevenLengths(const model::Contract &contract,
-                                      const std::vector<std::vector<int64_t>> &lists);
+                                      const std::vector<std::vector<int64_t>> &lists,
+                                      Surplus surplus = Surplus::Ignore);
 
 } // namespace ccl::cli

@@ -1,21 +1,25 @@
 //===- Sim.cpp - ccl sim: how long a program takes on a topology ------------------===//
 #include "frontend/cli/Commands.h"
+#include "frontend/cli/Lengths.h"
 #include "frontend/cli/Output.h"
 #include "frontend/cli/Proof.h"
+#include "frontend/cli/RealNumbers.h"
+#include "frontend/cli/SimCurves.h"
+#include "frontend/cli/SimTable.h"
 #include "frontend/cli/Sizes.h"
 #include "frontend/cli/TopologyInput.h"
 #include "frontend/cli/WriteFile.h"
 
-#include "dialect/bound/Bound.h"
 #include "dialect/simulate/SimulateTrace.h"
-#include "frontend/picture/Page.h"
-#include "runtime/Member.h"
+#include "frontend/simulation/Launches.h"
 #include "runtime/plan/Plan.h"
 
 #include <CLI/App.hpp>
 #include <CLI/Config.hpp>
 #include <CLI/Formatter.hpp>
 #include <fmt/format.h>
+
+#include <limits>
 
 namespace ccl::cli {
 
@@ -25,10 +29,11 @@ struct SimFlags {
   InputOptions input;
   LoweringFlags lowering;
   TopologyFlags topology;
-  std::string bytes = "8:64M:8", type = "float", model = "ccl", batchOrder = "rank";
-  std::string trace, html;
+  simulation::ModelRequest model;
+  std::string bytes = "8:64M:8", type = "float", batchOrder = "rank";
+  std::string count, beside, trace, html;
+  std::vector<std::string> uneven, curves;
   int64_t batches = 0;
-  double launch = -1, sync = -1, overhead = -1, lane = -1, epoch = 0;
   model::BoundOptions bound;
   bool fair = false, noBound = false, json = false;
 };
@@ -40,16 +45,15 @@ public:
 
 private:
   int parse();
-  int parseModel();
+  int parseSizes();
+  int parseCurves();
+  int makeModel();
   int open();
-  int findBound();
-  int simulate(int64_t count);
-  int64_t batchesFor(int64_t count) const;
-  void header() const;
-  void row(const model::SimulateReport &report) const;
-  void jsonRow(const model::SimulateReport &report) const;
+  int findLengths();
+  void findBound(bool usesCircuits);
+  int simulate(const Lengths &size);
+  bool isPadded() const { return !proof.unevenSafe || proof.report.divisible; }
   int writePictures(const model::SimulateReport &report);
-  double boundUs(int64_t bytes) const;
 
   Session &session;
   const SimFlags &flags;
@@ -58,10 +62,13 @@ private:
   Proof proof;
   TopologyInput topology;
   Sweep sweep;
+  std::vector<Lengths> sizes;
+  std::vector<std::string> curveNotes;
+  std::optional<int32_t> besideArch; ///< 0: of the GPU that the topology tells
+  std::optional<SimTable> table;
   ElementType type = ElementType::F32;
   model::SimulateOptions options;
-  std::optional<model::BandwidthBound> bound;
-  bool hasHeader = false;
+  bool isFirst = true;
 };
 
 } // namespace
@@ -70,49 +77,111 @@ private:
 // Options
 //===----------------------------------------------------------------------===//
 
-int Simulation::parseModel() {
-  std::optional<model::CostModel> cost = model::parseCostModel(flags.model);
-  if (!cost)
-    return session.usage(
-        fmt::format("--model {}: there are {}", flags.model, model::costModelNames()));
-  options.model = *cost;
-  for (auto [text, value] : {std::pair(flags.launch, &options.model.launchUs),
-                             {flags.sync, &options.model.syncUs},
-                             {flags.overhead, &options.model.overheadUs},
-                             {flags.lane, &options.model.laneGBps}})
-    if (text >= 0)
-      *value = text;
-  if (flags.epoch > 0)
-    options.model.epochUs = flags.epoch;
+int Simulation::parseSizes() {
+  const bool inBytes = flags.count.empty();
+  llvm::Expected<Sweep> parsed = [&]() -> llvm::Expected<Sweep> {
+    if (inBytes)
+      return parseBytes(flags.bytes);
+    llvm::Expected<std::vector<int64_t>> counts = parseSizeList(flags.count);
+    if (!counts)
+      return counts.takeError();
+    return Sweep{false, std::move(*counts)};
+  }();
+  if (!parsed)
+    return session.usage((inBytes ? "--bytes: " : "--count: ") +
+                         llvm::toString(parsed.takeError()));
+  sweep = std::move(*parsed);
+  const size_t number = flags.uneven.empty() ? sweep.values.size() : flags.uneven.size();
+  if ((!flags.trace.empty() || !flags.html.empty()) && number != 1)
+    return session.usage("--trace and --html are of one size: --bytes 64M");
+  if (flags.trace != "-" && !flags.trace.empty() && flags.trace == flags.html)
+    return session.usage("--trace and --html name the same file");
+  if (int(flags.trace == "-") + int(flags.html == "-") + int(flags.json) > 1)
+    return session.usage("--json, --trace - and --html - all want stdout for themselves");
+  return Fine;
+}
+
+int Simulation::parseCurves() {
+  std::vector<SimCurve> curves;
+  for (const std::string &text : flags.curves) {
+    llvm::Expected<SimCurve> curve = parseCurve(text);
+    if (!curve)
+      return session.usage("--curve: " + llvm::toString(curve.takeError()));
+    curves.push_back(std::move(*curve));
+    options.curves.push_back(curves.back().way);
+  }
+  if (std::string why = model::checkOptions(options); !why.empty())
+    return session.usage(why);
+  for (size_t i = 0; i < curves.size(); ++i) {
+    llvm::Expected<std::string> note = readCurve(curves[i]);
+    if (!note)
+      return session.badInput("--curve: " + llvm::toString(note.takeError()));
+    options.curves[i] = std::move(curves[i].way);
+    curveNotes.push_back(std::move(*note));
+  }
   return Fine;
 }
 
 int Simulation::parse() {
-  llvm::Expected<Sweep> sizes = parseBytes(flags.bytes);
-  if (!sizes)
-    return session.usage("--bytes: " + llvm::toString(sizes.takeError()));
-  sweep = std::move(*sizes);
+  if (int status = parseSizes())
+    return status;
   std::optional<ElementType> parsed = parseElementType(flags.type);
   if (!parsed)
     return session.usage(fmt::format("--type {}: no element type", flags.type));
   type = *parsed;
-  if ((!flags.trace.empty() || !flags.html.empty()) && sweep.values.size() != 1)
-    return session.usage("--trace and --html are of one size: --bytes 64M");
+  std::optional<model::CostModel> cost = simulation::makeModel(flags.model);
+  if (!cost)
+    return session.usage(
+        fmt::format("--model {}: there are {}", flags.model.name, model::costModelNames()));
+  options.model = std::move(*cost);
+  if (!flags.beside.empty()) {
+    llvm::Expected<int32_t> arch = parseBeside(flags.beside);
+    if (!arch)
+      return session.usage(llvm::toString(arch.takeError()));
+    besideArch = *arch;
+  }
   options.sharing = flags.fair ? model::Sharing::Fair : model::Sharing::Fifo;
   options.batchOrder = flags.batchOrder == "agent"     ? model::BatchOrder::Agent
                        : flags.batchOrder == "barrier" ? model::BatchOrder::Barrier
                                                        : model::BatchOrder::Rank;
   options.elementBytes = sizeOf(type);
   options.timeline = !flags.trace.empty() || !flags.html.empty();
-  return parseModel();
+  return parseCurves();
+}
+
+/// Limits of NCCL's protocols depend on the nodes, which the topology tells.
+int Simulation::makeModel() {
+  const model::Topology &machine = *topology.topology;
+  options.model = *simulation::makeModel(flags.model, machine);
+  table.emplace(SimTable{proof.contract,
+                         machine,
+                         options,
+                         topology.label,
+                         input.algorithmName(),
+                         std::move(curveNotes),
+                         !flags.uneven.empty(),
+                         isPadded(),
+                         {},
+                         {},
+                         {}});
+  if (besideArch == 0) {
+    std::string why;
+    besideArch = simulation::ncclArch(topology.gpu, why);
+    if (!besideArch)
+      return session.usage(fmt::format("--beside {}: {}", flags.beside, why));
+  }
+  if (besideArch)
+    table->beside.emplace(machine, proof.contract.collective, *besideArch);
+  return Fine;
 }
 
 int Simulation::open() {
+  if (flags.topology.source == "-" && flags.input.file == "-")
+    return session.usage("only one of FILE and --topology can be stdin");
   if (int status = openTopology(session, flags.topology, topology))
     return status;
   if (!topology.topology)
-    return session.badInput(topology.label + " names too little for a topology: " +
-                            (topology.missing.empty() ? "no links" : topology.missing.front()));
+    return session.badInput(topology.namesTooLittle());
   InputOptions inputs = flags.input;
   inputs.fallbackRanks = std::to_string(topology.topology->ranks());
   if (inputs.ranks.empty() && !inputs.collective.empty())
@@ -132,95 +201,40 @@ int Simulation::open() {
   return Fine;
 }
 
-int Simulation::findBound() {
-  if (flags.noBound || proof.contract.ranks < 2)
-    return Fine;
+int Simulation::findLengths() {
+  const int64_t shards = std::max(proof.contract.inShards(), proof.contract.outShards());
+  if (flags.uneven.empty()) {
+    std::vector<int64_t> counts = sweep.counts(sizeOf(type), std::max<int64_t>(shards, 1));
+    sizes.assign(counts.begin(), counts.end());
+  }
+  for (const std::string &text : flags.uneven) {
+    auto lists = parseUneven(text);
+    if (!lists)
+      return session.usage("--uneven: " + llvm::toString(lists.takeError()));
+    llvm::Expected<Lengths> lengths = unevenLengths(proof.contract, *lists, Surplus::Refuse);
+    if (!lengths)
+      return session.usage("--uneven: " + llvm::toString(lengths.takeError()));
+    sizes.push_back(std::move(*lengths));
+  }
+  return Fine;
+}
+
+/// Bounds are of even shards, and of links that stay or that all can be changed.
+void Simulation::findBound(bool usesCircuits) {
+  if (flags.noBound || proof.contract.ranks < 2 || !flags.uneven.empty())
+    return;
   model::BoundOptions wanted = flags.bound;
   wanted.root = proof.contract.root;
-  bound = model::bandwidthBound(*topology.topology, proof.contract.collective, wanted);
-  return Fine;
+  const model::Topology best =
+      usesCircuits ? model::withAnyCircuits(*topology.topology) : *topology.topology;
+  table->bound = model::bandwidthBound(best, proof.contract.collective, wanted);
+  if (table->bound)
+    table->boundLines = model::timeLines(best, *table->bound);
 }
 
 //===----------------------------------------------------------------------===//
 // Results
 //===----------------------------------------------------------------------===//
-
-/// As `ccl run` cuts: every longest chunk fits a slot.
-int64_t Simulation::batchesFor(int64_t count) const {
-  if (flags.batches > 0)
-    return flags.batches;
-  const int64_t slot = MemberOptions().slotBytes;
-  const int64_t longest = model::longestChunk(count, proof.contract.chunks) * sizeOf(type);
-  const bool staged = llvm::any_of(proof.program.ranks, [](const model::RankProgram &rank) {
-    return llvm::any_of(rank.channels, [](const model::Channel &c) { return c.slots > 0; });
-  });
-  return staged ? std::max<int64_t>((longest + slot - 1) / slot, 1) : 1;
-}
-
-double Simulation::boundUs(int64_t bytes) const {
-  return bound ? model::timeBound(*topology.topology, *bound, bytes) : 0;
-}
-
-void Simulation::header() const {
-  printOut("# {} on {}: {}, model {}{}\n", proof.contract.str(), topology.label,
-           plural(proof.contract.ranks, "rank"), options.model.name,
-           flags.fair ? ", fair sharing" : "");
-  printOut("#{:>13} {:>12} {:>8} {:>12} {:>10} {:>10} {:>12} {:>10} {:>8}\n", "size", "count",
-           "batches", "time", "algbw", "busbw", "bound", "bound", "of bound");
-  printOut("#{:>13} {:>12} {:>8} {:>12} {:>10} {:>10} {:>12} {:>10} {:>8}\n", "(B)", "(elements)",
-           "", "(us)", "(GB/s)", "(GB/s)", "(us)", "(GB/s)", "(%)");
-}
-
-void Simulation::row(const model::SimulateReport &report) const {
-  const double limit = boundUs(report.bytes);
-  printOut("{:>14} {:>12} {:>8} {:>12.2f} {:>10.2f} {:>10.2f}", report.bytes, options.count,
-           options.batches, report.us, report.algbw, report.algbw * busFactor(proof.contract));
-  if (bound)
-    printOut(" {:>12.2f} {:>10.2f} {:>8.2f}", limit,
-             limit > 0 ? double(report.bytes) / limit / 1e3 : 0,
-             report.us > 0 ? 100 * limit / report.us : 100);
-  printOut("\n");
-}
-
-void Simulation::jsonRow(const model::SimulateReport &report) const {
-  JsonLine line;
-  line.text("topology", topology.label);
-  line.text("collective", model::name(proof.contract.collective));
-  line.text("algorithm", input.algorithmName());
-  line.number("ranks", proof.contract.ranks);
-  line.number("bytes", report.bytes);
-  line.number("count", options.count);
-  line.number("micro_batches", options.batches);
-  line.text("model", options.model.name);
-  line.text("sharing", flags.fair ? "fair" : "fifo");
-  line.real("time_us", report.us);
-  line.real("algbw_GBps", report.algbw);
-  line.real("busbw_GBps", report.algbw * busFactor(proof.contract));
-  if (bound) {
-    const double limit = boundUs(report.bytes);
-    line.real("bound_us", limit);
-    line.real("bound_algbw_GBps", bound->algbw);
-    line.real("ratio", report.us > 0 ? limit / report.us : 1);
-    line.text("certificate", bound->certificate);
-  }
-  line.number("messages", int64_t(report.messages));
-  line.number("events", int64_t(report.events));
-  std::vector<std::string> links;
-  for (size_t i = 0; i < report.links.size(); ++i) {
-    if (report.links[i].bytes <= 0)
-      continue;
-    const model::Link &link = topology.topology->links[i];
-    JsonLine use;
-    use.number("link", int64_t(i));
-    use.text("src", topology.topology->nodeName(link.src));
-    use.text("dst", topology.topology->nodeName(link.dst));
-    use.real("bytes", report.links[i].bytes);
-    use.real("busy_us", report.links[i].busyUs);
-    links.push_back(use.str());
-  }
-  line.array("links", links);
-  line.print();
-}
 
 int Simulation::writePictures(const model::SimulateReport &report) {
   if (!flags.trace.empty())
@@ -230,80 +244,102 @@ int Simulation::writePictures(const model::SimulateReport &report) {
       return session.machine(why);
   if (flags.html.empty())
     return Fine;
-  picture::PageInput page;
-  page.program = input.algorithmName();
-  page.collective = proof.contract.str();
-  page.model = options.model.name;
-  page.topology = &*topology.topology;
-  page.report = &report;
-  page.code = &proof.program;
-  if (bound) {
-    page.boundGBps = bound->algbw;
-    page.certificate = bound->certificate;
-  }
-  page.facts = {{"micro-batches", std::to_string(options.batches)},
-                {"sharing", flags.fair ? "fair" : "first in, first out"}};
-  if (std::string why = writeFile(flags.html, picture::page(page)); !why.empty())
+  const std::string page = simulation::page(
+      {input.algorithmName(), proof.program, proof.contract, *topology.topology, options, report,
+       table->boundUs(report.bytes), table->bound ? table->bound->certificate : ""});
+  if (std::string why = writeFile(flags.html, page); !why.empty())
     return session.machine(why);
   return Fine;
 }
 
-int Simulation::simulate(int64_t count) {
-  options.count = count;
-  options.batches = batchesFor(count);
+int Simulation::simulate(const Lengths &size) {
+  options.count = size.count();
+  options.lengths.clear();
+  if (size.isUneven() && !isPadded())
+    options.lengths = size.unevenCounts();
+  options.batches = flags.batches > 0 ? flags.batches
+                                      : simulation::defaultBatches(proof.program, proof.contract,
+                                                                   options.count, sizeOf(type));
   model::SimulateReport report =
       model::simulate(proof.program, proof.contract, *topology.topology, options);
   if (!report.ok()) {
     emitFaults(report.faults, instance.op().getLoc(), proof.locations());
     return session.refused();
   }
-  if (!flags.json && !std::exchange(hasHeader, true))
-    header();
-  flags.json ? jsonRow(report) : row(report);
+  if (size.isUneven()) // padded: what is asked for, not what moves
+    model::setSize(model::sizeOf(proof.contract, size.unevenCounts(), sizeOf(type)), report);
+  if (isFirst)
+    findBound(report.usesCircuits);
+  const bool isAlone = flags.trace == "-" || flags.html == "-";
+  if (!flags.json && !isAlone && isFirst)
+    table->header(report);
+  isFirst = false;
+  if (!isAlone)
+    flags.json ? table->jsonRow(report) : table->row(report);
   return writePictures(report);
 }
 
 int Simulation::run() {
   session.json = flags.json;
-  for (int (Simulation::*step)() : {&Simulation::parse, &Simulation::open, &Simulation::findBound})
+  for (int (Simulation::*step)() :
+       {&Simulation::parse, &Simulation::open, &Simulation::makeModel, &Simulation::findLengths})
     if (int status = (this->*step)())
       return status;
-  const int64_t shards = std::max(proof.contract.inShards(), proof.contract.outShards());
-  for (int64_t count : sweep.counts(sizeOf(type), std::max<int64_t>(shards, 1)))
-    if (int status = simulate(count))
+  for (const Lengths &size : sizes)
+    if (int status = simulate(size))
       return status;
   return Fine;
 }
 
 Action addSim(CLI::App &app) {
+  const CLI::Validator fromZero = realFrom(0), aboveZero = realAboveZero();
   auto flags = std::make_shared<SimFlags>();
   flags->input.warnings = InputOptions::Warnings::Count;
   addInputOptions(app, flags->input);
   addLoweringOptions(app, flags->lowering);
   addTopologyOptions(app, flags->topology, /*asOption=*/true);
-  app.add_option("--bytes", flags->bytes,
-                 "lo:hi[:factor] or a list: bytes of the larger buffer (default 8:64M:8)");
+  CLI::Option *bytes =
+      app.add_option("--bytes", flags->bytes,
+                     "lo:hi[:factor] or a list: bytes of the larger buffer (default 8:64M:8)");
+  CLI::Option *count = app.add_option("--count", flags->count, "elements of one shard: 0,1,17,4097")
+                           ->excludes(bytes);
+  CLI::Option *uneven = app.add_option("--uneven", flags->uneven,
+                                       "a count for every shard, as of ccl run; may be repeated")
+                            ->type_size(1)
+                            ->allow_extra_args(false)
+                            ->excludes(bytes)
+                            ->excludes(count);
   app.add_option("--type", flags->type, "element type (float)");
-  app.add_option("--model", flags->model, "cost model: " + model::costModelNames());
+  app.add_option("--model", flags->model.name, "cost model: " + model::costModelNames());
   app.add_flag("--fair", flags->fair, "links share fairly (default: first come, first served)");
   app.add_option("--micro-batches", flags->batches, "slices of every chunk (default: as ccl run)")
-      ->check(CLI::Range(int64_t(1), int64_t(1) << 40));
+      ->check(CLI::Range(int64_t(1), int64_t(std::numeric_limits<int32_t>::max())));
   app.add_option("--batch-order", flags->batchOrder,
                  "an agent begins its next micro-batch when: rank (all agents of its rank have "
                  "ended it, the default), agent (at once), barrier (all ranks have)")
       ->check(CLI::IsMember({"rank", "agent", "barrier"}));
-  app.add_option("--launch", flags->launch, "us until the first instruction")
-      ->check(CLI::NonNegativeNumber);
-  app.add_option("--sync", flags->sync, "us of a signal")->check(CLI::NonNegativeNumber);
-  app.add_option("--overhead", flags->overhead, "us of a message on each link")
-      ->check(CLI::NonNegativeNumber);
-  app.add_option("--lane", flags->lane, "GB/s at which an agent reads what it moves")
-      ->check(CLI::NonNegativeNumber);
-  app.add_option("--epoch", flags->epoch, "us of an epoch (model teccl)")
-      ->check(CLI::PositiveNumber);
+  app.add_option("--launch", flags->model.launchUs, "us until the first instruction")
+      ->check(fromZero);
+  app.add_option("--sync", flags->model.syncUs, "us of a signal")->check(fromZero);
+  app.add_option("--overhead", flags->model.overheadUs, "us of a message on each link")
+      ->check(fromZero);
+  app.add_option("--lane", flags->model.laneGBps, "GB/s at which an agent reads what it moves")
+      ->check(fromZero);
+  app.add_option("--epoch", flags->model.epochUs, "us of an epoch (model teccl)")->check(aboveZero);
+  app.add_option(
+         "--curve", flags->curves,
+         "KIND=FILE: times of messages as measured, of ways of this kind: any, nvlink, pci, "
+         "net, or from rank to rank, 0-1; nccl-tests' output or CSV, FILE#NAME of several "
+         "curves (model ccl; may be repeated)")
+      ->type_size(1)
+      ->allow_extra_args(false);
+  app.add_option("--beside", flags->beside,
+                 "nccl, or nccl:80 with a compute capability: what NCCL's own model says of every "
+                 "algorithm and protocol, and what it takes")
+      ->excludes(uneven);
   app.add_flag("--no-bound", flags->noBound, "do not compute the limit beside it");
   app.add_option("--time-limit", flags->bound.seconds, "seconds for the limit (60)")
-      ->check(CLI::PositiveNumber);
+      ->check(aboveZero);
   app.add_option("--trace", flags->trace, "writes a Chrome trace (JSON)");
   app.add_option("--html", flags->html, "writes a page with the topology and the timeline");
   app.add_flag("--json", flags->json, "one object a size");

@@ -36,6 +36,8 @@ static Expected<std::string> readAll(int descriptor) {
 Expected<std::unique_ptr<MemoryBuffer>> readSource(const std::string &path) {
   bool isStdin = path == "-";
   int descriptor = STDIN_FILENO;
+  if (path.find('\0') != path.npos) // the system would read another file
+    return createStringError("its path has a zero byte");
   if (!isStdin) {
     Expected<sys::fs::file_t> file = sys::fs::openNativeFileForRead(path);
     if (!file)

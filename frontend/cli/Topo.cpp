@@ -1,6 +1,7 @@
 //===- Topo.cpp - ccl topo: what a machine is, and its limits -------------------===//
 #include "frontend/cli/Commands.h"
 #include "frontend/cli/Output.h"
+#include "frontend/cli/RealNumbers.h"
 #include "frontend/cli/Sizes.h"
 #include "frontend/cli/TopologyInput.h"
 #include "frontend/cli/WriteFile.h"
@@ -74,6 +75,10 @@ static void listNames() {
 }
 
 int Describer::parse() {
+  const llvm::StringRef output = flags.output;
+  if (!output.empty() && output != "-" && !output.ends_with(".mlir") && !output.ends_with(".txt"))
+    return session.usage(
+        fmt::format("-o {}: .mlir or .txt (an edge list); - is MLIR on stdout", flags.output));
   for (const std::string &text : flags.collectives) {
     std::optional<model::Collective> collective = model::parseCollective(text);
     if (!collective || !llvm::is_contained(bounded, *collective)) {
@@ -120,7 +125,8 @@ void Describer::printLinks() const {
   for (const model::Link &link : topology.links)
     ++groups[{fmt::format("{} to {}", kind(link.src), kind(link.dst)), link.bandwidth,
               link.latency}];
-  printOut("  {} ({}):\n", plural(topology.links.size(), "link"), flags.topology.rates);
+  printOut("  {}{}:\n", plural(topology.links.size(), "link"),
+           input.rates ? fmt::format(" ({})", topology::name(*input.rates)) : "");
   for (const auto &[group, count] : groups) {
     const auto &[ends, bandwidth, latency] = group;
     printOut("  {:>8}  {:<16} {:>9.6g} GB/s{}\n", count, ends, bandwidth,
@@ -196,6 +202,8 @@ void Describer::printJson() const {
   JsonLine line, all;
   line.text("name", input.topology ? input.topology->name : input.label);
   line.text("what", input.what);
+  if (input.rates)
+    line.text("rates", topology::name(*input.rates));
   if (const auto &topology = input.topology) {
     line.number("ranks", topology->ranks());
     line.number("switches", int64_t(topology->switches.size()));
@@ -220,17 +228,16 @@ int Describer::write() {
   if (!input.topology)
     return session.badInput(input.label + " names too little for a topology; nothing is written");
   std::string text;
-  if (llvm::StringRef(flags.output).ends_with(".mlir") || flags.output == "-") {
+  if (llvm::StringRef(flags.output).ends_with(".txt")) {
+    text = topology::printEdgeList(*input.topology);
+    if (std::string lost = topology::lostInEdgeList(*input.topology); !lost.empty())
+      fmt::print(stderr, "ccl: note: {} has no place for {}\n", flags.output, lost);
+  } else {
     mlir::OpBuilder builder(&session.context());
     mlir::OwningOpRef<mlir::ModuleOp> module = mlir::ModuleOp::create(builder.getUnknownLoc());
     builder.setInsertionPointToEnd(module->getBody());
     createTopology(builder, builder.getUnknownLoc(), *input.topology);
     text = moduleText(*module);
-  } else if (llvm::StringRef(flags.output).ends_with(".txt")) {
-    text = topology::printEdgeList(*input.topology);
-  } else {
-    return session.usage(
-        fmt::format("-o {}: .mlir or .txt (an edge list); - is MLIR on stdout", flags.output));
   }
   if (std::string why = writeFile(flags.output, text); !why.empty())
     return session.machine(why);
@@ -259,16 +266,22 @@ int Describer::run() {
 Action addTopo(CLI::App &app) {
   auto flags = std::make_shared<TopoFlags>();
   addTopologyOptions(app, flags->topology, /*asOption=*/false);
-  app.add_flag("--bounds", flags->bounds, "what no schedule can beat, with the reason");
+  CLI::Option *bounds =
+      app.add_flag("--bounds", flags->bounds, "what no schedule can beat, with the reason");
   app.add_option("--collective", flags->collectives, "of these only: all_gather,all_reduce")
-      ->delimiter(',');
-  app.add_option("--root", flags->bound.root, "of broadcast, reduce, gather and scatter");
-  app.add_option("--bytes", flags->bytes, "say also how long that takes at least: 64M");
+      ->delimiter(',')
+      ->needs(bounds);
+  app.add_option("--root", flags->bound.root, "of broadcast, reduce, gather and scatter")
+      ->needs(bounds);
+  app.add_option("--bytes", flags->bytes, "say also how long that takes at least: 64M")
+      ->needs(bounds);
   app.add_option("--gap", flags->bound.gap,
                  "all_reduce, all_to_all: stop once what can be reached is this near (0.02)")
-      ->check(CLI::Range(0.0, 1.0));
+      ->check(realFrom(0, 1))
+      ->needs(bounds);
   app.add_option("--time-limit", flags->bound.seconds, "seconds for each of these two (60)")
-      ->check(CLI::PositiveNumber);
+      ->check(realAboveZero())
+      ->needs(bounds);
   app.add_option("-o,--output", flags->output, "write it: .mlir, .txt (an edge list); - is stdout");
   app.add_flag("--json", flags->json, "one object on stdout");
   return [flags](Session &session) { return Describer(session, *flags).run(); };

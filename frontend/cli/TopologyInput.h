@@ -5,7 +5,7 @@
 #pragma once
 
 #include "frontend/cli/Session.h"
-#include "frontend/topology/Read.h"
+#include "frontend/interchange/Topologies.h"
 
 namespace ccl::cli {
 
@@ -21,13 +21,7 @@ struct TopologyFlags {
 /// as a word, or as --topology if `asOption`.
 void addTopologyOptions(CLI::App &command, TopologyFlags &flags, bool asOption);
 
-/// What was read. Without a topology the file is right, but names too little: `missing`.
-struct TopologyInput {
-  std::string label; ///< the name or the file
-  std::string what;  ///< "NCCL topology XML: 8 GPUs, ...", or ""
-  std::optional<model::Topology> topology;
-  std::vector<std::string> notes, missing;
-};
+using interchange::TopologyInput;
 
 /// The exit status; reports what is wrong.
 int openTopology(Session &session, const TopologyFlags &flags, TopologyInput &input);

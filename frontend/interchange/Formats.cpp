@@ -134,6 +134,11 @@ std::string forDisplay(StringRef text) {
   return shown;
 }
 
+void addForDisplay(StringRef text, StringRef fileName, llvm::SourceMgr &shown) {
+  shown.AddNewSourceBuffer(llvm::MemoryBuffer::getMemBufferCopy(forDisplay(text), fileName),
+                           llvm::SMLoc());
+}
+
 /// A message that quotes a file may be as long as the file.
 static std::string message(StringRef text) {
   constexpr size_t longest = 1000;
@@ -279,8 +284,10 @@ static Imported parseText(std::unique_ptr<llvm::MemoryBuffer> file, llvm::Source
                           MLIRContext &context) {
   Imported result;
   const Location top = placeIn(file->getBufferIdentifier(), TextPlace(), context);
-  shown.AddNewSourceBuffer(std::move(file), llvm::SMLoc());
-  result.module = parseSourceFile<ModuleOp>(shown, &context);
+  addForDisplay(file->getBuffer(), file->getBufferIdentifier(), shown);
+  llvm::SourceMgr parsed;
+  parsed.AddNewSourceBuffer(std::move(file), llvm::SMLoc());
+  result.module = parseSourceFile<ModuleOp>(parsed, &context);
   // A module that no text stands for lies in line 0.
   if (result.module)
     if (auto loc = dyn_cast<FileLineColLoc>(result.module->getLoc()); loc && loc.getLine() == 0)
@@ -297,9 +304,7 @@ Imported readFile(Format format, std::unique_ptr<llvm::MemoryBuffer> file, llvm:
   const std::optional<Diagnostic> refusal = refuseText(formats[size_t(format)], file->getBuffer());
   if (!refusal && format == Format::Mlir)
     return parseText(std::move(file), shown, context);
-  // A plan may be one line of a megabyte.
-  shown.AddNewSourceBuffer(
-      llvm::MemoryBuffer::getMemBufferCopy(forDisplay(file->getBuffer()), fileName), llvm::SMLoc());
+  addForDisplay(file->getBuffer(), fileName, shown);
   if (!refusal)
     return readForeign(format, file->getBuffer(), fileName, context, warn);
   emitDiagnostics(*refusal, fileName, context);

@@ -69,8 +69,9 @@ std::optional<std::string> writeForeign(const Foreign &foreign, Format format,
 LocationTable locationsOf(const Foreign &foreign, llvm::StringRef fileName,
                           mlir::MLIRContext &context);
 
-/// `text` as it is shown with a diagnostic: lines have an end somewhere. Line and column stay
-/// right.
+/// `text` as it is shown with a diagnostic: lines have an end somewhere, and nothing that a
+/// terminal would obey. Line and column stay right.
 std::string forDisplay(llvm::StringRef text);
+void addForDisplay(llvm::StringRef text, llvm::StringRef fileName, llvm::SourceMgr &shown);
 
 } // namespace ccl::interchange

@@ -307,6 +307,10 @@ private:
     bool alike = false;
     for (const Lane &lane : lanes.lanes)
       alike |= lane.agents.size() > 1;
+    if (report.changes > 0)
+      drawing.notes.push_back(
+          "Links of this fabric change: a line and a lane are those of the port "
+          "that sends, named by where it led first.");
     if (report.folded)
       drawing.notes.push_back(
           fmt::format("All {} ranks do the same: the lanes are those of each.", topology.ranks()));

@@ -11,27 +11,28 @@ namespace {
 using model::SimulateReport;
 using model::Timeline;
 
+bool byTime(const Bar &a, const Bar &b) {
+  return a.begin != b.begin ? a.begin < b.begin : a.end < b.end;
+}
+
 /// Bars of all agents.
 class Bars {
 public:
   explicit Bars(const SimulateReport &report)
-      : report(report), timeline(*report.timeline), bars(report.agents.size()),
-        spans(report.agents.size()) {}
+      : report(report), timeline(*report.timeline), bars(report.agents.size()) {}
 
   std::vector<std::vector<Bar>> build() {
-    for (size_t s = 0; s < timeline.spans.size(); ++s)
-      if (size_t agent = size_t(timeline.spans[s].agent); agent < spans.size())
-        spans[agent].push_back(int64_t(s));
-    for (std::vector<int64_t> &list : spans)
-      std::sort(list.begin(), list.end(), [&](int64_t a, int64_t b) {
-        const double first = timeline.spans[size_t(a)].begin,
-                     second = timeline.spans[size_t(b)].begin;
-        return first != second ? first < second : a < b;
-      });
     findFlights();
-    findBatches();
-    for (size_t a = 0; a < spans.size(); ++a)
-      buildAgent(a);
+    for (size_t a = 0; a < bars.size(); ++a)
+      add(a, 0, report.agents[a].launchUs, Doing::Launch);
+    for (const Timeline::Wait &wait : timeline.waits)
+      if (size_t(wait.agent) < bars.size())
+        add(size_t(wait.agent), wait.begin, wait.end, doing(wait.what));
+    for (size_t s = 0; s < timeline.spans.size(); ++s)
+      if (size_t agent = size_t(timeline.spans[s].agent); agent < bars.size())
+        addSpan(agent, int64_t(s));
+    for (std::vector<Bar> &list : bars)
+      std::sort(list.begin(), list.end(), byTime);
     return std::move(bars);
   }
 
@@ -61,64 +62,31 @@ private:
 
   bool isSpan(int64_t span) const { return span >= 0 && size_t(span) < timeline.spans.size(); }
 
-  /// When the last agent of a rank ended a micro-batch.
-  void findBatches() {
-    for (const Timeline::Span &span : timeline.spans)
-      if (size_t(span.agent) < report.agents.size()) {
-        double &end = batchEnds[{report.agents[size_t(span.agent)].rank, span.batch}];
-        end = std::max(end, span.end);
-      }
-  }
-
   void add(size_t agent, double begin, double end, Doing doing, int64_t span = -1) {
     if (end > begin)
       bars[agent].push_back(
           {begin, end, doing, false, 1, doing == Doing::Work ? end - begin : 0, span});
   }
 
-  void buildAgent(size_t agent) {
-    const model::AgentUse &use = report.agents[agent];
-    double time = 0;
-    int32_t batch = 0;
-    for (int64_t index : spans[agent]) {
-      const Timeline::Span &span = timeline.spans[size_t(index)];
-      if (time < use.launchUs) {
-        const double launched = std::min(use.launchUs, span.begin);
-        add(agent, time, launched, Doing::Launch);
-        time = launched;
-      }
-      if (span.batch != batch && use.batchUs > 0) {
-        // The rest is waiting for something else, unless nothing else was ever waited for.
-        double until = batchEnds[{use.rank, batch}];
-        if (span.why == Timeline::Cause::Span && use.slotUs == 0)
-          until = span.begin;
-        until = std::clamp(until, time, std::max(time, span.begin));
-        add(agent, time, until, Doing::Batch);
-        time = until;
-      }
-      batch = span.batch;
-      add(agent, time, span.begin, reason(span));
-      addSpan(agent, index);
-      time = std::max(time, span.end);
+  static Doing doing(Timeline::Wait::For what) {
+    switch (what) {
+    case Timeline::Wait::For::Slot: return Doing::Slot;
+    case Timeline::Wait::For::Data: return Doing::Data;
+    case Timeline::Wait::For::Signal: return Doing::Signal;
+    case Timeline::Wait::For::Batch: return Doing::Batch;
     }
-    if (spans[agent].empty())
-      add(agent, 0, use.launchUs, Doing::Launch);
-  }
-
-  Doing reason(const Timeline::Span &span) const {
-    if (span.why != Timeline::Cause::Flight)
-      return Doing::Slot;
-    const bool signal = span.cause >= 0 && size_t(span.cause) < timeline.flights.size() &&
-                        timeline.flights[size_t(span.cause)].signal;
-    return signal ? Doing::Signal : Doing::Data;
+    return Doing::Slot;
   }
 
   /// A span without the times in which what ended last, of what it read and of what it sent,
   /// waited for links.
   void addSpan(size_t agent, int64_t index) {
     const Timeline::Span &span = timeline.spans[size_t(index)];
+    struct Wait {
+      double begin = 0, changed = 0, end = 0; ///< first for a change, then for others
+    };
     double pullEnd = -1, pushEnd = -1;
-    std::pair<double, double> pullWait, pushWait;
+    Wait pullWait, pushWait;
     for (size_t i = firstFlight[size_t(index)]; i < firstFlight[size_t(index) + 1]; ++i) {
       const Timeline::Flight &flight = timeline.flights[size_t(flights[i])];
       const int64_t service = firstService[size_t(flights[i])];
@@ -128,19 +96,22 @@ private:
       const bool pulls = flight.dst == report.agents[agent].rank;
       if (pulls && flight.arrive > pullEnd) {
         pullEnd = flight.arrive;
-        pullWait = {flight.issue, flight.issue + flight.queuedUs};
+        pullWait = {flight.issue, flight.issue + flight.changeUs, flight.issue + flight.queuedUs};
       } else if (!pulls && first.end > pushEnd) {
         pushEnd = first.end;
-        pushWait = {flight.issue, std::min(first.begin, flight.issue + flight.queuedUs)};
+        pushWait = {flight.issue, flight.issue + flight.changeUs,
+                    std::min(first.begin, flight.issue + flight.queuedUs)};
       }
     }
     double time = span.begin;
-    for (auto [begin, end] : {pullWait, pushWait}) {
+    for (auto [begin, changed, end] : {pullWait, pushWait}) {
       begin = std::clamp(begin, time, span.end), end = std::clamp(end, time, span.end);
       if (!(end > begin))
         continue;
+      changed = std::clamp(changed, begin, end);
       add(agent, time, begin, Doing::Work, index);
-      add(agent, begin, end, Doing::Link, index);
+      add(agent, begin, changed, Doing::Change, index);
+      add(agent, changed, end, Doing::Link, index);
       time = end;
     }
     add(agent, time, span.end, Doing::Work, index);
@@ -149,11 +120,9 @@ private:
   const SimulateReport &report;
   const Timeline &timeline;
   std::vector<std::vector<Bar>> bars;
-  std::vector<std::vector<int64_t>> spans; ///< by agent, in order
-  std::vector<size_t> firstFlight;         ///< by span, into `flights`
+  std::vector<size_t> firstFlight; ///< by span, into `flights`
   std::vector<int64_t> flights;
-  std::vector<int64_t> firstService;                       ///< by flight, or -1
-  std::map<std::pair<int32_t, int32_t>, double> batchEnds; ///< by rank and micro-batch
+  std::vector<int64_t> firstService; ///< by flight, or -1
 };
 
 /// Equal if the bars are, up to a millionth of the whole time.
@@ -170,11 +139,12 @@ std::vector<int64_t> fingerprint(const std::vector<Bar> &bars, double us) {
 
 } // namespace
 
-char letter(Doing doing) { return "wlsdgbu"[size_t(doing)]; }
+char letter(Doing doing) { return "wlcsdgbu"[size_t(doing)]; }
 
 std::string_view name(Doing doing) {
   constexpr std::array<std::string_view, doings> names = {
-      "working", "link busy", "no free slot", "no data", "no signal", "micro-batch", "launch"};
+      "working", "link busy", "links change", "no free slot",
+      "no data", "no signal", "micro-batch",  "launch"};
   return names[size_t(doing)];
 }
 
@@ -182,6 +152,7 @@ std::string_view meaning(Doing doing) {
   constexpr std::array<std::string_view, doings> meanings = {
       "transfers, reductions and copies",
       "what is sent or read stands behind other messages",
+      "the fabric makes the link that it needs",
       "the receiver has not yet taken what is in the slots",
       "what is to be received has not arrived",
       "another agent has not signalled",
@@ -198,9 +169,10 @@ std::vector<Bar> linkBars(const SimulateReport &report, int32_t link) {
     if (service.link == link && service.end > service.begin)
       bars.push_back(
           {service.begin, service.end, Doing::Work, false, 1, service.end - service.begin, -1});
-  std::sort(bars.begin(), bars.end(), [](const Bar &a, const Bar &b) {
-    return a.begin != b.begin ? a.begin < b.begin : a.end < b.end;
-  });
+  for (const Timeline::Change &change : report.timeline->changes)
+    if (change.link == link && change.end > change.begin)
+      bars.push_back({change.begin, change.end, Doing::Change});
+  std::sort(bars.begin(), bars.end(), byTime);
   return bars;
 }
 

@@ -1,8 +1,6 @@
 //===- Lanes.h - What agents and links did, as bars -----------------------===//
 //
-// The timeline as data. Waits are found again from the timeline: they are the gaps between spans,
-// and their reasons the causes of the spans after them. A transfer's wait for busy links lies
-// within its span.
+// The timeline as data. A transfer's wait for busy links lies within its span, other waits before.
 //===----------------------------------------------------------------------===//
 #pragma once
 
@@ -14,8 +12,8 @@
 
 namespace ccl::picture {
 
-enum class Doing : uint8_t { Work, Link, Slot, Data, Signal, Batch, Launch };
-constexpr size_t doings = 7;
+enum class Doing : uint8_t { Work, Link, Change, Slot, Data, Signal, Batch, Launch };
+constexpr size_t doings = 8;
 /// One letter, a class of the style.
 char letter(Doing doing);
 /// "working", "link busy", ...
@@ -48,7 +46,7 @@ struct Lanes {
 Lanes agentLanes(const model::SimulateReport &report, const std::vector<model::PathPart> &path,
                  size_t most);
 
-/// When a link worked.
+/// When a link worked, or the fabric changed where its port leads.
 std::vector<Bar> linkBars(const model::SimulateReport &report, int32_t link);
 
 /// Neighbors shorter than `least` become one bar, never longer than twice that if it has gaps.

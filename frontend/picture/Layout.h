@@ -5,8 +5,7 @@
 //
 //   ring, full mesh        one axis and no switches: a circle
 //   torus, mesh            no switches, links along axes: a grid of the two fastest axes, in a
-//   frame
-//                          for each value of the others
+//                          frame for each value of the others
 //   anything else          a frame for each value of the slowest axis: switches above their ranks;
 //                          NICs, PCIe switches and CPUs below; what joins frames, outside of them
 //   more than 64 ranks     a tile for each group of ranks, and one group drawn as above

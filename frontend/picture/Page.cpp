@@ -85,7 +85,7 @@ private:
     const bool bounded = input.boundGBps > 0 && std::isfinite(input.boundGBps);
     if (bounded) {
       const double ratio = report.algbw / input.boundGBps;
-      figure("bound", rate(input.boundGBps), "bound: no algbw is higher");
+      figure("bound", rate(input.boundGBps), "bound: no algbw is higher here");
       figure("ratio", percent(ratio), "of the bound",
              fmt::format(R"(<span class="ratio"><i style="width:{}%"></i></span>)",
                          fixed(100 * std::clamp(ratio, 0.0, 1.0), 2)));

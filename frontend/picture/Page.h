@@ -28,7 +28,7 @@ struct PageInput {
   const model::SimulateReport *report = nullptr; ///< must be given; of this topology
   /// Names agents and says what they did; folded: of rank 0. Without it they have numbers.
   const model::Program *code = nullptr;
-  double boundGBps = 0;    ///< no schedule has a higher algbw; 0: no bound is known
+  double boundGBps = 0;    ///< no launch of this size has a higher algbw; 0: no bound is known
   std::string certificate; ///< why, in a sentence; may be empty
   /// What else the head says, in order: {"micro-batches", "4"}.
   std::vector<std::pair<std::string, std::string>> facts;

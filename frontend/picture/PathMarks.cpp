@@ -86,7 +86,9 @@ std::vector<Bar> pathBars(const std::vector<model::PathPart> &path) {
     case Kind::Run: add(part.begin, part.end, Doing::Work); break;
     case Kind::Flight:
       const double queued = std::clamp(part.queuedUs, 0.0, part.end - part.begin);
-      add(part.begin, part.begin + queued, Doing::Link);
+      const double changed = std::clamp(part.changeUs, 0.0, queued);
+      add(part.begin, part.begin + changed, Doing::Change);
+      add(part.begin + changed, part.begin + queued, Doing::Link);
       add(part.begin + queued, part.end, Doing::Work);
       break;
     }

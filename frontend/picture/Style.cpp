@@ -38,13 +38,13 @@ constexpr std::string_view lightScheme = R"(
   --page:#f6f7f9; --card:#ffffff; --ink:#1b2330; --soft:#5a6675; --rule:#dde2e8; --lane:#f1f3f6;
   --frame:#f6f8fa; --node:#ffffff; --edge:#43506180; --accent:#1d4e89; --critical:#c2185b;
   --w:#3b6ea8; --l:#e59a86; --s:#eec46a; --d:#a9cbe8; --g:#a5d3b0; --b:#cbb7e3; --u:#c3c9d1;
-  --e:#e7eaee; --switch:#e3ecf7; --nic:#e4f2ea; --pcie:#f3ecdc; --cpu:#efe6f4;
+  --c:#c9788f; --e:#e7eaee; --switch:#e3ecf7; --nic:#e4f2ea; --pcie:#f3ecdc; --cpu:#efe6f4;
 )";
 constexpr std::string_view darkScheme = R"(
   --page:#0f1319; --card:#171c24; --ink:#e4e9f0; --soft:#98a4b4; --rule:#2a323d; --lane:#1d232c;
   --frame:#1b212a; --node:#222a35; --edge:#93a0b180; --accent:#8ab8ee; --critical:#ff6fa5;
   --w:#6ea5e0; --l:#9c4f3f; --s:#8f6f22; --d:#2f5878; --g:#2f6a45; --b:#5d4786; --u:#4b5563;
-  --e:#2a313b; --switch:#24344a; --nic:#213a30; --pcie:#3a3322; --cpu:#352a40;
+  --c:#7d3a55; --e:#2a313b; --switch:#24344a; --nic:#213a30; --pcie:#3a3322; --cpu:#352a40;
 )";
 
 constexpr std::string_view rules = R"(
@@ -185,7 +185,7 @@ std::string style() {
                    ".wires .h{0}{{stroke:var(--h{0})}} .tile.h{0}{{fill:var(--h{0})}} "
                    ".b{0}{{background:var(--h{0})}} svg .t{0}{{fill:var(--t{0})}}\n",
                    step);
-  for (char c : std::string_view("wlsdgbue"))
+  for (char c : std::string_view("wlcsdgbue"))
     fmt::format_to(std::back_inserter(text),
                    ".plot .{0}{{fill:var(--{0})}} i.{0}{{background:var(--{0})}}\n", c);
   text += ".plot .m{fill:var(--w)}";
@@ -196,7 +196,8 @@ std::string script() {
   return R"(
 (function () {
   'use strict';
-  var names = {w: 'working', l: 'waiting: link busy', s: 'waiting: no free slot',
+  var names = {w: 'working', l: 'waiting: link busy', c: 'links change',
+    s: 'waiting: no free slot',
     d: 'waiting: no data', g: 'waiting: no signal', b: 'waiting: micro-batch', u: 'launch'};
   var tip = document.createElement('div');
   tip.className = 'tip';

@@ -65,8 +65,10 @@ std::string agentTable(const PageInput &input) {
   std::array<double, doings> sums = {};
   double ended = 0, agents = 0;
   for (const model::AgentUse &use : report.agents) {
-    const std::array<double, doings> parts = {use.busyUs,   use.linkUs,  use.slotUs,  use.dataUs,
-                                              use.signalUs, use.batchUs, use.launchUs};
+    const std::array<double, doings> parts = {use.busyUs,   use.linkUs - use.changeUs,
+                                              use.changeUs, use.slotUs,
+                                              use.dataUs,   use.signalUs,
+                                              use.batchUs,  use.launchUs};
     for (size_t i = 0; i < doings; ++i)
       sums[i] += std::isfinite(parts[i]) ? parts[i] : 0;
     ended += std::max(0.0, report.us - use.endUs);

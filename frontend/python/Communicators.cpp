@@ -10,17 +10,17 @@ namespace ccl::python {
 
 using std::chrono::milliseconds;
 
-std::chrono::milliseconds toTimeout(const py::object &seconds) {
+std::chrono::milliseconds toTimeout(const py::object &seconds, const char *name) {
   if (seconds.is_none())
     return milliseconds(0);
   const double value = PyFloat_AsDouble(seconds.ptr());
   if (PyErr_Occurred()) {
     PyErr_Clear();
-    raiseType("timeout: {} is no number of seconds", typeName(seconds));
+    raiseType("{}: {} is no number of seconds", name, typeName(seconds));
   }
   constexpr double most = 1e9;
   if (!(value > 0) || value > most)
-    raiseValue("timeout: {} seconds; needs to be over 0 and at most {}", value, most);
+    raiseValue("{}: {} seconds; needs to be over 0 and at most {}", name, value, most);
   return milliseconds(int64_t(std::ceil(value * 1000)));
 }
 

@@ -44,8 +44,9 @@ private:
   std::deque<Kept> kept; ///< touched with the GIL only
 };
 
-/// Seconds to what the library takes; None is 0. ValueError if it is not over 0.
-std::chrono::milliseconds toTimeout(const py::object &seconds);
+/// Seconds to what the library takes; None is 0. ValueError, which begins with the argument's
+/// name, if it is not over 0.
+std::chrono::milliseconds toTimeout(const py::object &seconds, const char *name = "timeout");
 
 /// What texts, generators and builders have in common; "" is the default.
 ProgramOptions toOptions(int ranks, const std::string &type, const std::string &op,
@@ -56,5 +57,6 @@ void addCollectives(py::module_ &module, py::class_<CommunicatorHandle> &communi
 void addStreams(py::module_ &module);
 void addPrograms(py::module_ &module);
 void addBuilder(py::module_ &module);
+void addTopologies(py::module_ &module);
 
 } // namespace ccl::python

@@ -18,6 +18,7 @@ PYBIND11_MODULE(_ccl, module) {
       "Kills this process when the thread that started it ends.");
   addPrograms(module);
   addBuilder(module);
+  addTopologies(module);
   addCommunicators(module);
   addStreams(module);
 }

@@ -8,7 +8,8 @@
 [6.0, 6.0, 6.0, 6.0]
 
 `open` and `run` make communicators, whose methods are the collectives. `compile` and
-`Algorithm` make programs of one's own. The errors are in `ccl.errors`.
+`Algorithm` make programs of one's own. `topology` makes machines, with what no schedule on them
+can beat, and simulates programs there. The errors are in `ccl.errors`.
 """
 
 import os as _os
@@ -24,15 +25,18 @@ from ._ccl import Buffer, Contract, Place, Program
 from ._communicator import Communicator, open, open_threads
 from ._programs import compile, generate, generators
 from ._run import run
+from ._simulation import AgentUse, LinkUse, PathPart, Simulation
 from ._streams import Event, Memory, Stream
+from ._topology import Bound, Link, NcclEstimate, Switch, Topology, topologies, topology
 from .errors import (AbortedError, ArgumentError, Error, MachineError, MismatchError,
                      ProgramError, TimeoutError, UnprovedError)
 
 __version__ = _ccl.version
 
 __all__ = [
-    "Algorithm", "Buffer", "Communicator", "Contract", "Event", "Memory", "Place", "Program",
-    "Stream", "compile", "contract", "errors", "generate", "generators", "open", "open_threads",
-    "run", "AbortedError", "ArgumentError", "Error", "MachineError", "MismatchError",
-    "ProgramError", "TimeoutError", "UnprovedError",
+    "AgentUse", "Algorithm", "Bound", "Buffer", "Communicator", "Contract", "Event", "Link",
+    "LinkUse", "Memory", "NcclEstimate", "PathPart", "Place", "Program", "Simulation", "Stream",
+    "Switch", "Topology", "compile", "contract", "errors", "generate", "generators", "open",
+    "open_threads", "run", "topologies", "topology", "AbortedError", "ArgumentError", "Error",
+    "MachineError", "MismatchError", "ProgramError", "TimeoutError", "UnprovedError",
 ]

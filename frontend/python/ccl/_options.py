@@ -1,6 +1,7 @@
 """Arguments in the form that the extension takes."""
 
 import operator
+import os
 
 from ._ccl import Program
 
@@ -66,6 +67,30 @@ def wholes(values, argument, bits=31):
     except TypeError:
         raise TypeError(f"{argument}: {values!r} is no sequence of whole numbers") from None
     return [whole(value, f"{argument}[{i}]", bits) for i, value in enumerate(values)]
+
+
+def number(value, argument):
+    """A real number."""
+    if isinstance(value, (str, bytes)) or not hasattr(type(value), "__float__"):
+        raise TypeError(f"{argument}: {value!r} is no number")
+    return float(value)
+
+
+def number_or_none(value, argument):
+    """A real number; None stays."""
+    return None if value is None else number(value, argument)
+
+
+def sizes_of(sizes):
+    """Size parameters by name, as pairs."""
+    return [(str(name), whole(size, f"sizes[{name!r}]", 63))
+            for name, size in (sizes or {}).items()]
+
+
+def is_path(source):
+    """Whether a text or path object stands for a file that holds a program."""
+    return isinstance(source, os.PathLike) or (
+        source.endswith((".mlir", ".xml", ".json")) and "\n" not in source)
 
 
 def text(value, argument):

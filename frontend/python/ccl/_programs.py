@@ -4,11 +4,7 @@ import os
 
 from . import _ccl
 from ._builder import Algorithm
-from ._options import op_name, text, type_name, whole, wholes
-
-
-def _is_path(source):
-    return source.endswith((".mlir", ".xml", ".json")) and "\n" not in source
+from ._options import is_path, op_name, sizes_of, text, type_name, whole, wholes
 
 
 def compile(source, *, ranks=0, type="f32", op=None, algorithm="", sizes=None, via="", slots=2,
@@ -63,12 +59,9 @@ def compile(source, *, ranks=0, type="f32", op=None, algorithm="", sizes=None, v
         return source.compile(type=type, op=op, via=via, slots=slots)
     if not isinstance(source, (str, os.PathLike)):
         raise TypeError(f"source: {source!r} is neither a text, a path nor a ccl.Algorithm")
-    bound = [(str(name), whole(size, f"sizes[{name!r}]", 63))
-             for name, size in (sizes or {}).items()]
-    is_path = isinstance(source, os.PathLike) or _is_path(source)
-    return _ccl.compile(os.fspath(source), None if is_path else text(label, "label"), ranks,
-                        type_name(type, "type"), op_name(op), text(algorithm, "algorithm"), bound,
-                        via or "", whole(slots, "slots"))
+    return _ccl.compile(os.fspath(source), None if is_path(source) else text(label, "label"), ranks,
+                        type_name(type, "type"), op_name(op), text(algorithm, "algorithm"),
+                        sizes_of(sizes), via or "", whole(slots, "slots"))
 
 
 def generate(collective, *, ranks, type="f32", op=None, algorithm="", root=0, grid=(), targets=(),

@@ -54,6 +54,12 @@ class Interrupt(unittest.TestCase):
             path = os.path.join(folder, "mine", "socket")
             self.interrupted(lambda: ccl.open(0, 2, path, timeout=20))
 
+    def test_simulations(self):
+        """What was begun goes on, and nobody waits for it."""
+        machine = ccl.topology("ring:16")
+        slow = dict(algorithm="ring", micro_batches=1 << 16, bound=False)
+        self.interrupted(lambda: machine.simulate("all_reduce", 1 << 30, **slow))
+
     def test_another_thread_is_not_interrupted(self):
         comm, other = ccl.open_threads(2, timeout=20)
         done = []

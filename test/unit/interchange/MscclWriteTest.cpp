@@ -200,9 +200,8 @@ TEST_CASE("msccl write: agents' signals become dependences") {
   CHECK(count(text, "depid=\"0\" deps=\"0\"") == 1);
 }
 
-TEST_CASE("msccl write: order that only messages keep is kept") {
-  // Agent 1 of rank 0 reads after agent 0 has written, because rank 1 has sent in between.
-  TestProgram program(2, 1, 1);
+/// Agent 1 of rank 0 reads after agent 0 has written, because rank 1 has sent in between.
+static void addThereAndBack(TestProgram &program) {
   int32_t there = program.channel(0, true, 1), back = program.channel(0, false, 1, 1);
   int32_t in = program.channel(1, false, 0), out = program.channel(1, true, 0, 1);
   program.add(0, transfer({at(0, 0)}, {at(2, 0)}));
@@ -211,21 +210,19 @@ TEST_CASE("msccl write: order that only messages keep is kept") {
   program.add(1, transfer({at(0, 0)}, {over(out)}));
   program.add(0, transfer({over(back)}, {at(1, 0)}), 1);
   program.add(0, transfer({at(2, 0)}, {at(1, 0)}), 1);
+}
+
+TEST_CASE("msccl write: order that only messages keep is kept") {
+  TestProgram program(2, 1, 1);
+  addThereAndBack(program);
   program.promise(0, 0, 0, 0);
   roundTrip(program);
 }
 
 TEST_CASE("msccl write: signals that go to and fro without a step in between") {
-  // As above; and two agents of rank 0 tell each other what they know, a hundred times.
+  // Two agents of rank 0 tell each other what they know, a hundred times.
   TestProgram program(2, 2, 2);
-  int32_t there = program.channel(0, true, 1), back = program.channel(0, false, 1, 1);
-  int32_t in = program.channel(1, false, 0), out = program.channel(1, true, 0, 1);
-  program.add(0, transfer({at(0, 0)}, {at(2, 0)}));
-  program.add(0, transfer({at(0, 0)}, {over(there)}));
-  program.add(1, transfer({over(in)}, {at(2, 0)}));
-  program.add(1, transfer({at(0, 0)}, {over(out)}));
-  program.add(0, transfer({over(back)}, {at(1, 0)}), 1);
-  program.add(0, transfer({at(2, 0)}, {at(1, 0)}), 1);
+  addThereAndBack(program);
   int32_t to1 = program.channel(0, true, 0, 0, 0), from0 = program.channel(0, false, 0, 0, 0);
   int32_t to0 = program.channel(0, true, 0, 1, 0), from1 = program.channel(0, false, 0, 1, 0);
   for (int i = 0; i < 100; ++i) {

@@ -188,6 +188,17 @@ Case hierarchicalCase(int64_t nodes, int64_t gpus, int64_t batches) {
   return result;
 }
 
+Case circuitsCase(int64_t nodes, int64_t gpus) {
+  Case result{ring(nodes * gpus), hierarchical(nodes, gpus), {}};
+  result.topology.reconfigurable = 3;
+  const Contract contract = hierarchicalContract(nodes, gpus);
+  SimulateOptions options;
+  options.count = countFor(contract, 1 << 20, 4);
+  options.timeline = true;
+  result.report = simulate(result.program, contract, result.topology, options);
+  return result;
+}
+
 Case ringCase(int64_t ranks) {
   Case result{ring(ranks), ringProgram(ranks, 2, true), {}};
   const Contract contract = makeContract(Collective::AllReduce, ranks, ranks, Reduction::Sum);

@@ -31,6 +31,8 @@ struct Case {
 Case hierarchicalCase(int64_t nodes, int64_t gpus, int64_t batches);
 /// The ring all-reduce around a ring.
 Case ringCase(int64_t ranks);
+/// The same in two levels, on a ring whose links can be changed.
+Case circuitsCase(int64_t nodes, int64_t gpus);
 
 /// A report with links in use but without a timeline.
 model::SimulateReport plainReport(const model::Topology &topology);

@@ -3,102 +3,22 @@
 #include "frontend/picture/Text.h"
 #include "test/unit/model/Algorithms.h"
 #include "test/unit/picture/Cases.h"
+#include "test/unit/picture/Drawn.h"
 
 #include "dialect/model/Symmetry.h"
 
 #include <doctest/doctest.h>
 
 #include <fmt/format.h>
-#include <pugixml.hpp>
 
 #include <array>
 #include <cmath>
 #include <functional>
-#include <map>
 
 using namespace ccl::picture;
 using namespace ccl::model;
 
 namespace {
-
-/// A rect as a page has it.
-struct Drawn {
-  std::string kind;
-  double x = 0, width = 0; ///< percent
-  double begin = 0, end = 0, work = -1;
-  int64_t count = 1;
-};
-
-struct DrawnLane {
-  std::string kind;
-  int32_t id = 0;
-  std::vector<Drawn> bars;
-};
-
-double percentOf(const char *text) {
-  const std::string value = text;
-  REQUIRE(value.ends_with("%"));
-  return std::stod(value);
-}
-
-Drawn drawnOf(const pugi::xml_node &rect) {
-  return {rect.attribute("class").value(),
-          percentOf(rect.attribute("x").value()),
-          percentOf(rect.attribute("width").value()),
-          rect.attribute("data-begin").as_double(),
-          rect.attribute("data-end").as_double(),
-          rect.attribute("data-work").as_double(-1),
-          rect.attribute("data-count").as_llong(1)};
-}
-
-struct DrawnTimeline {
-  explicit DrawnTimeline(const PageInput &input) {
-    const std::string text = page(input);
-    size = text.size();
-    REQUIRE(document.load_string(text.c_str()));
-    for (const pugi::xpath_node &lane : document.select_nodes("//g[@data-lane]")) {
-      lanes.push_back({lane.node().attribute("data-lane").value(),
-                       lane.node().attribute("data-id").as_int(),
-                       {}});
-      for (const pugi::xml_node &rect : lane.node().children("rect"))
-        if (rect.attribute("data-begin"))
-          lanes.back().bars.push_back(drawnOf(rect));
-    }
-    for (const pugi::xpath_node &rect : document.select_nodes("//g[@class='critical']/rect"))
-      outline.push_back(drawnOf(rect.node()));
-  }
-  std::string text(const char *path) const {
-    std::string result;
-    for (const pugi::xpath_node &node : document.select_nodes(path))
-      result += std::string(node.node().text().get()) + "\n";
-    return result;
-  }
-  pugi::xml_document document;
-  std::vector<DrawnLane> lanes;
-  std::vector<Drawn> outline;
-  size_t size = 0;
-};
-
-/// Every bar is where its times are, to a hundredth of a pixel of a plot 1000 wide.
-void checkScale(const std::vector<Drawn> &bars, double us) {
-  double last = 0;
-  for (const Drawn &bar : bars) {
-    CHECK(std::abs(bar.x - 100 * bar.begin / us) < 0.001);
-    CHECK(std::abs(bar.width - 100 * (bar.end - bar.begin) / us) < 0.001);
-    CHECK(bar.begin >= last - 1e-6 * us); // nothing twice
-    last = bar.end;
-  }
-  CHECK(last <= us * (1 + 1e-6));
-}
-
-std::map<std::string, double> sums(const std::vector<Drawn> &bars) {
-  std::map<std::string, double> result;
-  for (const Drawn &bar : bars) {
-    REQUIRE(bar.kind != "m");
-    result[bar.kind] += bar.end - bar.begin;
-  }
-  return result;
-}
 
 void checkAgents(const Case &c) {
   REQUIRE(c.report.ok());
@@ -115,7 +35,8 @@ void checkAgents(const Case &c) {
     CAPTURE(use.agent);
     const double tolerance = 1e-6 * c.report.us;
     CHECK(std::abs(found["w"] - use.busyUs) < tolerance);
-    CHECK(std::abs(found["l"] - use.linkUs) < tolerance);
+    CHECK(std::abs(found["l"] - (use.linkUs - use.changeUs)) < tolerance);
+    CHECK(std::abs(found["c"] - use.changeUs) < tolerance);
     CHECK(std::abs(found["s"] - use.slotUs) < tolerance);
     CHECK(std::abs(found["d"] - use.dataUs) < tolerance);
     CHECK(std::abs(found["g"] - use.signalUs) < tolerance);
@@ -181,6 +102,36 @@ TEST_CASE("bars of signals and of micro-batches") {
     batch += use.batchUs, waited += use.signalUs + use.slotUs + use.dataUs;
   CHECK(batch > 0); // else nothing was shown
   CHECK(waited > 0);
+}
+
+TEST_CASE("changes of links are shown as what they are") {
+  const Case c = circuitsCase(2, 4);
+  checkAgents(c);
+  const DrawnTimeline timeline(c.input());
+  double path = 0, links = 0;
+  for (const DrawnLane &lane : timeline.lanes) {
+    checkScale(lane.bars, c.report.us);
+    std::map<std::string, double> found = sums(lane.bars);
+    path += lane.kind == "path" ? found["c"] : 0;
+    links += lane.kind == "link" ? found["c"] : 0;
+    if (lane.kind == "link")
+      CHECK(found["w"] == doctest::Approx(c.report.links[size_t(lane.id)].busyUs).epsilon(1e-6));
+  }
+  double onPath = 0;
+  for (const PathPart &part : criticalPath(c.report))
+    onPath += part.changeUs;
+  CHECK(onPath > 0);
+  CHECK(path == doctest::Approx(onPath).epsilon(1e-6));
+  CHECK(links > 0);
+  CHECK(timeline.text("//span[i[@class='key c half']]") == "links change\n");
+  CHECK(timeline.text("//ul/li").find("Links of this fabric change") != std::string::npos);
+  double sum = 0, waited = 0;
+  for (const AgentUse &use : c.report.agents)
+    waited += use.changeUs;
+  for (const pugi::xpath_node &row :
+       timeline.document.select_nodes("//tr[@data-sum][.//i[@class='key c']]"))
+    sum += row.node().attribute("data-sum").as_double();
+  CHECK(sum == doctest::Approx(waited).epsilon(1e-6));
 }
 
 TEST_CASE("the program that is drawn is right") {
@@ -270,8 +221,11 @@ TEST_CASE("labels of the timeline do not overlap") {
     const double scale = us / c.report.us;
     for (Timeline::Span &span : c.report.timeline->spans)
       span.begin *= scale, span.end *= scale;
+    for (Timeline::Wait &wait : c.report.timeline->waits)
+      wait.begin *= scale, wait.end *= scale;
     for (Timeline::Flight &flight : c.report.timeline->flights)
-      flight.issue *= scale, flight.arrive *= scale, flight.queuedUs *= scale;
+      flight.issue *= scale, flight.arrive *= scale, flight.queuedUs *= scale,
+          flight.changeUs *= scale;
     for (Timeline::Service &service : c.report.timeline->services)
       service.begin *= scale, service.end *= scale;
     c.report.us *= scale;

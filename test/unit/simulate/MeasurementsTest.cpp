@@ -29,41 +29,45 @@ node0:17:99 [0] NCCL INFO comm 0x55 rank 0 nRanks 8 - Init COMPLETE
 # Avg bus bandwidth    : 112.3
 )";
 
+/// Of a text without faults.
+std::vector<MeasuredCurve> curvesOf(std::string_view text) {
+  const Measurements read = readMeasurements(text);
+  REQUIRE(read.error == "");
+  return read.curves;
+}
+
 } // namespace
 
 TEST_CASE("nccl-tests' table") {
-  Measurements read = readMeasurements(ncclTests);
-  REQUIRE(read.error == "");
-  REQUIRE(read.curves.size() == 2);
-  CHECK(read.curves[0].name == "out-of-place");
-  CHECK(read.curves[0].points == Points{{8, 14.2}, {33554432, 262}});
-  CHECK(read.curves[1].name == "in-place");
-  CHECK(read.curves[1].points == Points{{8, 13.95}, {33554432, 260.9}});
+  const std::vector<MeasuredCurve> curves = curvesOf(ncclTests);
+  REQUIRE(curves.size() == 2);
+  CHECK(curves[0].name == "out-of-place");
+  CHECK(curves[0].points == Points{{8, 14.2}, {33554432, 262}});
+  CHECK(curves[1].name == "in-place");
+  CHECK(curves[1].points == Points{{8, 13.95}, {33554432, 260.9}});
 }
 
 TEST_CASE("nccl-tests' table where redop and root are blank, and lines are tagged") {
-  Measurements read = readMeasurements(
+  const std::vector<MeasuredCurve> curves = curvesOf(
       "[1,0]<stdout>:#       size         count      type   redop    root     time   algbw   busbw "
       "#wrong\n"
       "[1,0]<stdout>:     1048576         65536     float                   31.07   33.75   29.53  "
       "    0\n"
       "[1,0]<stdout>:     2097152        131072     float    none      -1    45.25   46.35   40.55 "
       "     0\r\n");
-  REQUIRE(read.error == "");
-  REQUIRE(read.curves.size() == 1);
-  CHECK(read.curves[0].points == Points{{1048576, 31.07}, {2097152, 45.25}});
+  REQUIRE(curves.size() == 1);
+  CHECK(curves[0].points == Points{{1048576, 31.07}, {2097152, 45.25}});
 }
 
 TEST_CASE("nccl-tests' older table, without its signs of comments") {
-  Measurements read = readMeasurements(
+  const std::vector<MeasuredCurve> curves = curvesOf(
       "                                     out-of-place                  in-place\n"
       "   size  count   type redop    time  algbw  busbw  error    time  algbw  busbw  error\n"
       "    (B)  (elem)                (us) (GB/s) (GB/s)           (us) (GB/s) (GB/s)\n"
       "8388608 2097152  float   sum  5729.5  1.46   1.46  0e+00  5477.3  1.53   1.53  1e+00\n");
-  REQUIRE(read.error == "");
-  REQUIRE(read.curves.size() == 2);
-  CHECK(read.curves[0].points == Points{{8388608, 5729.5}});
-  CHECK(read.curves[1].points == Points{{8388608, 5477.3}});
+  REQUIRE(curves.size() == 2);
+  CHECK(curves[0].points == Points{{8388608, 5729.5}});
+  CHECK(curves[1].points == Points{{8388608, 5477.3}});
 }
 
 TEST_CASE("a bad line of nccl-tests is named") {
@@ -93,35 +97,33 @@ TEST_CASE("a bad line of nccl-tests is named") {
 }
 
 TEST_CASE("CSV: columns tell curves apart, the unit is in the name") {
-  Measurements read = readMeasurements("num_workers,devices_per_node,size_bytes,min_ms,median_ms,"
-                                       "max_ms\n"
-                                       "2,1,2048,0.0310,0.0430,0.0770\n"
-                                       "8,8,2048,0.06,0.0625,0.065\n"
-                                       "\n"
-                                       "# later\n"
-                                       "2,1,10240,0.0400,0.0560,0.0750\n");
-  REQUIRE(read.error == "");
-  REQUIRE(read.curves.size() == 2);
-  CHECK(read.curves[0].name == "num_workers=2 devices_per_node=1");
-  REQUIRE(read.curves[0].points.size() == 2);
-  CHECK(read.curves[0].points[0].bytes == 2048);
-  CHECK(read.curves[0].points[0].us == doctest::Approx(43));
-  CHECK(read.curves[0].points[1].us == doctest::Approx(56));
-  CHECK(read.curves[1].points[0].us == doctest::Approx(62.5));
+  std::vector<MeasuredCurve> curves =
+      curvesOf("num_workers,devices_per_node,size_bytes,min_ms,median_ms,"
+               "max_ms\n"
+               "2,1,2048,0.0310,0.0430,0.0770\n"
+               "8,8,2048,0.06,0.0625,0.065\n"
+               "\n"
+               "# later\n"
+               "2,1,10240,0.0400,0.0560,0.0750\n");
+  REQUIRE(curves.size() == 2);
+  CHECK(curves[0].name == "num_workers=2 devices_per_node=1");
+  REQUIRE(curves[0].points.size() == 2);
+  CHECK(curves[0].points[0].bytes == 2048);
+  CHECK(curves[0].points[0].us == doctest::Approx(43));
+  CHECK(curves[0].points[1].us == doctest::Approx(56));
+  CHECK(curves[1].points[0].us == doctest::Approx(62.5));
 }
 
 TEST_CASE("CSV: other names, units and quotes") {
-  Measurements read = readMeasurements("\xef\xbb\xbf"
-                                       "\"op\", Size (KiB) , busbw (GB/s),time (us)\r\n"
-                                       "\"sum, of floats\",1,3.5,7\r\n");
-  REQUIRE(read.error == "");
-  REQUIRE(read.curves.size() == 1);
-  CHECK(read.curves[0].name == "op=sum, of floats");
-  CHECK(read.curves[0].points == Points{{1024, 7}});
-  read = readMeasurements("bytes,avg_us,max_us,us\n1,2,9,3\n");
-  REQUIRE(read.error == "");
-  CHECK(read.curves[0].name == "");
-  CHECK(read.curves[0].points == Points{{1, 3}});
+  std::vector<MeasuredCurve> curves = curvesOf("\xef\xbb\xbf"
+                                               "\"op\", Size (KiB) , busbw (GB/s),time (us)\r\n"
+                                               "\"sum, of floats\",1,3.5,7\r\n");
+  REQUIRE(curves.size() == 1);
+  CHECK(curves[0].name == "op=sum, of floats");
+  CHECK(curves[0].points == Points{{1024, 7}});
+  curves = curvesOf("bytes,avg_us,max_us,us\n1,2,9,3\n");
+  CHECK(curves[0].name == "");
+  CHECK(curves[0].points == Points{{1, 3}});
 }
 
 TEST_CASE("CSV: what is wrong, and where") {

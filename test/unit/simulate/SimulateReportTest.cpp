@@ -59,13 +59,26 @@ TEST_CASE("what is wrong has words") {
   }
   SUBCASE("numbers") {
     options.batches = 0;
-    CHECK(message(ring, t) == "0 micro-batches are outside [1, 2147483647]");
+    CHECK(message(ring, t) ==
+          "0 micro-batches are outside [1, 2147483647]; take fewer, or a smaller size");
     options.batches = 1, options.count = -1;
     CHECK(message(ring, t) == "-1 elements a shard, but there are at least 0");
     options.count = int64_t(1) << 62;
     CHECK(message(ring, t) == "4611686018427387904 elements a shard are more than can be counted");
-    options.count = 4, options.model.syncUs = NAN;
-    CHECK(message(ring, t) == "cost model ccl: sync is nan, which is negative or not finite");
+    options.count = 4, options.batches = int64_t(1) << 30;
+    CHECK(message(ring, t) == "28 instructions in 1073741824 micro-batches are more than the "
+                              "1000000000 that a simulation takes; take fewer micro-batches, or a "
+                              "smaller size");
+    options.batches = 1000000, options.timeline = true;
+    CHECK(message(ring, t) == "28 instructions in 1000000 micro-batches are more than the 10000000 "
+                              "that a simulation with a timeline takes; take fewer micro-batches, "
+                              "or a smaller size");
+    options.batches = 1, options.timeline = false;
+    options.model.syncUs = NAN;
+    CHECK(message(ring, t) ==
+          "cost model ccl: sync is nan, which is not from 0 to 1000000000000000");
+    options.model.syncUs = 0, options.model.laneGBps = 1e-300;
+    CHECK(message(ring, t) == "cost model ccl: lane is 1e-300, which is below 1e-06");
     options.model = tecclModel(), options.sharing = Sharing::Fair;
     CHECK(message(ring, t) == "cost model teccl has an order of messages on links, so there is no "
                               "fair sharing; models ccl and nccl have it");
@@ -97,6 +110,31 @@ TEST_CASE("the critical path is the whole time, without gaps") {
       CHECK(run(twoLevelProgram(2, 4, 2), 8, boxTopology(2, 4, 450, 50, 1, 5), options).us ==
             report.us);
     }
+}
+
+TEST_CASE("the path through a timeline that nobody simulated ends") {
+  SimulateReport report;
+  report.us = 3;
+  Timeline &line = report.timeline.emplace();
+  using Cause = Timeline::Cause;
+  // What a span waits for comes before it: not here.
+  line.spans = {{0, 0, 0, Cause::Span, 1, 1, 3}, {0, 1, 0, Cause::Span, 0, 1, 2}};
+  CHECK(criticalPath(report).size() == 1);
+  line.spans[0].cause = 0;
+  CHECK(criticalPath(report).size() == 1);
+  line.spans[0].cause = 7;
+  CHECK(criticalPath(report).size() == 1);
+  line.spans[0] = {0, 0, 0, Cause::Flight, 0, 1, 3};
+  line.flights = {{1, 0, 1, false, 4, 0.5, 1}};
+  CHECK(criticalPath(report).size() == 2);
+  line.spans[0].cause = 1;
+  CHECK(criticalPath(report).size() == 1);
+  line.spans[0].cause = -1;
+  CHECK(criticalPath(report).size() == 1);
+  // A message arrives last, and belongs to nothing.
+  report.us = 9;
+  line.flights = {{5, 0, 1, false, 4, 0.5, 9}};
+  CHECK(criticalPath(report).size() == 1);
 }
 
 TEST_CASE("a link does one thing at a time, as long as it is said to be busy") {

@@ -1,6 +1,6 @@
 // One rank simulated for all: equal to the simulation of all, to the last bit.
 
-#include "test/unit/simulate/Timing.h"
+#include "test/unit/simulate/Symmetric.h"
 
 #include "test/random/Seeds.h"
 
@@ -14,41 +14,6 @@ using ccl::soak::Dice;
 namespace {
 
 int64_t modulo(int64_t a, int64_t b) { return (a % b + b) % b; }
-
-struct Symmetric {
-  Program rankZero;
-  Symmetry symmetry;
-  Contract contract;
-};
-
-Program unfold(const Symmetric &folded) {
-  ShiftGroup group(folded.symmetry);
-  Program all;
-  all.buffers = folded.rankZero.buffers;
-  for (int64_t rank = 0; rank < group.numRanks(); ++rank) {
-    RankProgram program = folded.rankZero.ranks[0];
-    for (Channel &channel : program.channels)
-      channel.peer = int32_t(group.moveRank(rank, channel.peer));
-    for (Agent &agent : program.agents)
-      for (Instruction &instruction : agent.code)
-        for (std::vector<Operand> *operands : {&instruction.from, &instruction.to})
-          for (Operand &operand : *operands) {
-            if (operand.kind == Operand::Kind::Peer)
-              operand.peer = int32_t(group.moveRank(rank, operand.peer));
-            if (operand.kind != Operand::Kind::Channel)
-              operand.chunk = group.moveChunk(rank, operand.buffer, operand.chunk);
-          }
-    all.ranks.push_back(std::move(program));
-  }
-  return all;
-}
-
-Symmetric ring(int64_t n, int32_t slots, bool fused) {
-  Program program = ringProgram(n, slots, fused);
-  program.ranks.resize(1);
-  return {
-      program, {{n}, {{{n, {1}}}}, {}}, makeContract(Collective::AllReduce, n, n, Reduction::Sum)};
-}
 
 /// All-gather on an a x b torus with an agent for each of `lanes` lanes, every other one of which
 /// goes along columns first, and the other way round.
@@ -98,30 +63,6 @@ Topology torusTopology(int64_t a, int64_t b, double bandwidth, double latency) {
   return t;
 }
 
-/// All to all by writing into or reading from all others, `lanes` agents, behind signals.
-Symmetric direct(int64_t n, bool reads, int32_t lanes) {
-  ProgramMaker maker(1, {{"in", Role::In, n}, {"out", Role::Out, n}}, 1);
-  maker.add(0, transfer({local(0, 0)}, {local(1, 0)}));
-  for (int32_t s = 1; s < n; ++s) {
-    const int32_t peer = s, back = int32_t(n) - s;
-    const size_t lane = size_t(s % lanes);
-    auto add = [&](Instruction i) { maker.add(0, std::move(i), lane); };
-    if (reads) {
-      add(maker.tell(0, back, 1));
-      add(maker.hear(0, peer, 1));
-      add(transfer({ccl::model::peer(peer, 0, 0)}, {local(1, peer)}));
-      add(maker.tell(0, peer, 2));
-      add(maker.hear(0, back, 2));
-    } else {
-      add(transfer({local(0, peer)}, {ccl::model::peer(peer, 1, 0)}));
-      add(maker.tell(0, peer, 1));
-      add(maker.hear(0, back, 1));
-    }
-  }
-  return {
-      maker.program, {{n}, {{{n, {1}}}, {{n, {1}}}}, {}}, makeContract(Collective::AllToAll, n, 1)};
-}
-
 /// Random messages to the ranks at random distances. All ranks do the same at once, so one slot is
 /// enough.
 Symmetric randomTraffic(int64_t n, const std::vector<int32_t> &distances, Dice &dice) {
@@ -161,7 +102,8 @@ SimulateReport compare(const Symmetric &folded, const Topology &t, const Simulat
   REQUIRE(one);
   REQUIRE(one->ok());
   CHECK(one->folded);
-  SimulateReport all = simulate(unfold(folded), folded.contract, t, options);
+  SimulateReport all =
+      simulate(unfold(folded.rankZero, folded.symmetry), folded.contract, t, options);
   REQUIRE(all.ok());
   CHECK(one->us == all.us);
   CHECK(one->algbw == all.algbw);
@@ -184,12 +126,6 @@ SimulateReport compare(const Symmetric &folded, const Topology &t, const Simulat
     CHECK(one->agents[a % agents].dataUs == all.agents[a].dataUs);
   }
   return *one;
-}
-
-SimulateOptions optionsFor(int64_t count, int64_t batches = 1) {
-  SimulateOptions options;
-  options.count = count, options.batches = batches;
-  return options;
 }
 
 } // namespace
@@ -227,6 +163,46 @@ TEST_CASE("lanes that share the links of a torus, of up to 512 ranks") {
           CHECK(link > 0);
         }
       }
+    }
+}
+
+namespace {
+
+/// All-reduce in switches: every rank adds up its chunk of all, and writes it to all.
+Symmetric inSwitches(int64_t n) {
+  ProgramMaker maker(1, {{"in", Role::In, n}, {"out", Role::Out, n}}, 1);
+  std::vector<Operand> from = {local(0, 0)}, to = {local(1, 0)};
+  for (int32_t r = 1; r < n; ++r)
+    from.push_back(peer(r, 0, 0)), to.push_back(peer(r, 1, 0));
+  maker.add(0, transfer(from, to, true));
+  return {maker.program,
+          {{n}, {{{n, {1}}}, {{n, {1}}}}, {}},
+          makeContract(Collective::AllReduce, n, n, Reduction::Sum)};
+}
+
+} // namespace
+
+TEST_CASE("measured curves, of all ways or of some") {
+  SimulateOptions options = optionsFor(8 * 120, 3);
+  options.curves = {{WayCurve::Of::Nvlink, 0, 0, {{{0, INFINITY, 6, 1e-3 / 7}}}}};
+  compare(ring(8, 2, true), starTopology(8, 25, 0.5), options);
+}
+
+TEST_CASE("copies and sums in switches") {
+  for (int64_t n : {2, 3, 8, 64})
+    for (Sharing sharing : {Sharing::Fifo, Sharing::Fair}) {
+      if (n > 8 && sharing == Sharing::Fair)
+        continue;
+      CAPTURE(n);
+      SimulateOptions options = optionsFor(n * 120, 3);
+      options.sharing = sharing;
+      Topology t = starTopology(n, 25, 0.5);
+      const SimulateReport plain = compare(inSwitches(n), t, options);
+      t.switches[0].multicast = t.switches[0].reduce = true;
+      const SimulateReport better = compare(inSwitches(n), t, options);
+      CHECK(better.us <= plain.us * (1 + 1e-12));
+      // Up goes what others add up, and one copy instead of one for each.
+      CHECK(plain.links[0].bytes * double(n) == better.links[0].bytes * double(2 * (n - 1)));
     }
 }
 
@@ -285,88 +261,8 @@ TEST_CASE("fair shares are those of all ranks, too") {
     auto one = simulateSymmetric(folded.rankZero, folded.contract, folded.symmetry,
                                  starTopology(8, 25, 0.7), options);
     REQUIRE(one);
-    SimulateReport all =
-        simulate(unfold(folded), folded.contract, starTopology(8, 25, 0.7), options);
+    SimulateReport all = simulate(unfold(folded.rankZero, folded.symmetry), folded.contract,
+                                  starTopology(8, 25, 0.7), options);
     CHECK(std::abs(one->us - all.us) <= 1e-9 * all.us);
-  }
-}
-
-TEST_CASE("what does not keep step is refused") {
-  std::string why;
-  auto refused = [&](const Symmetric &folded, const Topology &t, const SimulateOptions &options) {
-    why.clear();
-    return !simulateSymmetric(folded.rankZero, folded.contract, folded.symmetry, t, options, &why);
-  };
-  CHECK(!refused(ring(4, 2, true), ringTopology(4, 25, 1), optionsFor(16, 4)));
-  CHECK(refused(ring(4, 2, true), ringTopology(4, 25, 1), optionsFor(17)));
-  CHECK(why ==
-        "17 elements are not divisible by 4 chunks and 1 micro-batches, so that lengths differ");
-  Topology uneven = ringTopology(4, 25, 1);
-  uneven.links[4].bandwidth = 20;
-  CHECK(refused(ring(4, 2, true), uneven, optionsFor(16)));
-  CHECK(why ==
-        "the ways from rank 0 to rank 1 and from rank 2 to rank 3 differ in links, bandwidth "
-        "or latency");
-  // Two switches with two ranks each: the link between them carries messages of both.
-  Topology twoLevels;
-  twoLevels.axes = {{"rank", 4}}, twoLevels.switches = {{"a"}, {"b"}};
-  addBoth(twoLevels, 0, 4, 25, 1), addBoth(twoLevels, 1, 4, 25, 1), addBoth(twoLevels, 2, 5, 25, 1);
-  addBoth(twoLevels, 3, 5, 25, 1), addBoth(twoLevels, 4, 5, 25, 1);
-  CHECK(refused(direct(4, true, 1), twoLevels, optionsFor(16)));
-  CHECK(!why.empty());
-  ProgramMaker across(1, {{"x", Role::InOut, 4}}, 1);
-  across.add(0, transfer({local(0, 0)}, {across.to(0, 2)}));
-  across.add(0, transfer({across.from(0, 2)}, {local(0, 0)}));
-  CHECK(refused({across.program,
-                 {{2, 2}, {{{2, {1, 0}}, {2, {0, 1}}}}, {}},
-                 makeContract(Collective::AllReduce, 4, 4, Reduction::Sum)},
-                twoLevels, optionsFor(16)));
-  CHECK(why == "the link from a to b carries the same message of several ranks");
-  // A resource that only two of the ranks share.
-  Topology shared = fullTopology(4, 25, 1);
-  shared.resources = {{"a", 0}, {"b", 0}, {"c", 0}};
-  for (Link &link : shared.links)
-    link.resources = {link.src / 2 ? link.src - 1 : 0};
-  CHECK(refused(direct(4, true, 1), shared, optionsFor(16)));
-  CHECK(!why.empty());
-  // What two links of rank 0 share, those of others have one each of.
-  Topology lopsided = fullTopology(4, 25, 1);
-  for (Link &link : lopsided.links) {
-    link.resources = {int32_t(lopsided.resources.size())};
-    lopsided.resources.push_back({"r" + std::to_string(lopsided.resources.size()), 0});
-  }
-  CHECK(!refused(direct(4, false, 1), lopsided, optionsFor(16)));
-  for (Link &link : lopsided.links)
-    if (link.src == 0 && link.dst < 3)
-      link.resources = {0};
-  CHECK(refused(direct(4, false, 1), lopsided, optionsFor(16)));
-  CHECK(why.find("carry different messages") != std::string::npos);
-  Symmetric stuck = ring(4, 1, true);
-  auto report = simulateSymmetric(stuck.rankZero, stuck.contract, stuck.symmetry,
-                                  ringTopology(4, 25, 1), optionsFor(16), &why);
-  REQUIRE(report);
-  REQUIRE(report->faults.size() == 1);
-  CHECK(report->faults[0].kind == FaultKind::Deadlock);
-}
-
-TEST_CASE("iterations that ranks execute in different orders") {
-  // Every chunk in turn to the next rank: whatever the order, all take the same time.
-  for (bool same : {true, false}) {
-    ProgramMaker maker(1, {{"in", Role::In, 4}, {"out", Role::Out, 4}}, 2);
-    for (int32_t c = 0; c < 4; ++c) {
-      const int32_t tag = !same && c == 3 ? 5 : 0;
-      maker.add(0, transfer({local(0, c)}, {maker.to(0, 1, tag)}));
-      maker.add(0, transfer({maker.from(0, 3, tag)}, {local(1, c)}));
-    }
-    Symmetric folded{maker.program,
-                     {{4}, {{{4, {1}}}, {{4, {1}}}}, {{0, 0, 2, 4, {{4, {1}}}}}},
-                     makeContract(Collective::AllReduce, 4, 4, Reduction::Sum)};
-    std::string why;
-    auto report = simulateSymmetric(folded.rankZero, folded.contract, folded.symmetry,
-                                    ringTopology(4, 25, 1), optionsFor(16), &why);
-    CHECK(report.has_value() == same);
-    if (!same)
-      CHECK(why == "agent 0, instruction 6: iterations that ranks execute in different orders take "
-                   "different times");
   }
 }

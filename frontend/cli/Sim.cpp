@@ -49,9 +49,15 @@ private:
   int parseCurves();
   int makeModel();
   int open();
+  int expandAll();
+  /// Whether one rank may be simulated for all.
+  bool mayFold() const { return flags.trace.empty() && flags.html.empty() && flags.uneven.empty(); }
+  /// The programs, or that of rank 0.
+  const model::Program &programs() const { return one ? one->rankZero : proof.program; }
   int findLengths();
   void findBound(bool usesCircuits);
   int simulate(const Lengths &size);
+  int simulate(model::SimulateReport &report);
   bool isPadded() const { return !proof.unevenSafe || proof.report.divisible; }
   int writePictures(const model::SimulateReport &report);
 
@@ -60,6 +66,7 @@ private:
   Input input;
   Instance instance;
   Proof proof;
+  std::optional<SymmetricProgram> one; ///< proved on one rank, and not expanded
   TopologyInput topology;
   Sweep sweep;
   std::vector<Lengths> sizes;
@@ -189,15 +196,31 @@ int Simulation::open() {
   if (int status = openOne(session, "sim", inputs, flags.lowering, input, instance))
     return status;
   mlir::Location fallback = instance.op().getLoc();
-  if (int status = prove(session, instance, proof))
+  if (int status = prove(session, instance, proof, /*expandAll=*/!mayFold()))
     return status;
   if (!proof.ok()) {
     emitFaults(proof.faults(), fallback, proof.locations());
     return session.refused();
   }
+  if (proof.program.ranks.empty()) {
+    std::string why;
+    auto found = findSymmetry(instance.op(), proof.programLocations, why);
+    if (mlir::failed(found))
+      return session.refused();
+    one = std::move(*found);
+  }
   if (int64_t ranks = topology.topology->ranks(); ranks != proof.contract.ranks)
     return session.usage(fmt::format("the program is for {}, the topology has {}",
                                      plural(proof.contract.ranks, "rank"), ranks));
+  return Fine;
+}
+
+int Simulation::expandAll() {
+  one.reset();
+  mlir::FailureOr<model::Program> all = expandPrograms(instance.op(), proof.programLocations);
+  if (mlir::failed(all))
+    return session.refused();
+  proof.program = std::move(*all);
   return Fine;
 }
 
@@ -252,16 +275,32 @@ int Simulation::writePictures(const model::SimulateReport &report) {
   return Fine;
 }
 
+/// On one rank if that stands for all, also on this topology.
+int Simulation::simulate(model::SimulateReport &report) {
+  if (one)
+    if (auto folded = model::simulateSymmetric(one->rankZero, proof.contract, one->symmetry,
+                                               *topology.topology, options)) {
+      report = std::move(*folded);
+      return Fine;
+    }
+  if (proof.program.ranks.empty())
+    if (int status = expandAll())
+      return status;
+  report = model::simulate(proof.program, proof.contract, *topology.topology, options);
+  return Fine;
+}
+
 int Simulation::simulate(const Lengths &size) {
   options.count = size.count();
   options.lengths.clear();
   if (size.isUneven() && !isPadded())
     options.lengths = size.unevenCounts();
   options.batches = flags.batches > 0 ? flags.batches
-                                      : simulation::defaultBatches(proof.program, proof.contract,
+                                      : simulation::defaultBatches(programs(), proof.contract,
                                                                    options.count, sizeOf(type));
-  model::SimulateReport report =
-      model::simulate(proof.program, proof.contract, *topology.topology, options);
+  model::SimulateReport report;
+  if (int status = simulate(report))
+    return status;
   if (!report.ok()) {
     emitFaults(report.faults, instance.op().getLoc(), proof.locations());
     return session.refused();

@@ -8,6 +8,7 @@
 #include "mlir/Interfaces/FunctionImplementation.h"
 #include "llvm/ADT/SmallPtrSet.h"
 #include "llvm/ADT/SmallSet.h"
+#include "llvm/Support/FormatVariadic.h"
 
 using namespace mlir;
 using namespace ccl;
@@ -381,6 +382,10 @@ static MoveRef makeMoveRef(Op op, bool reduce) {
   move.count = op.getCount();
   move.tag = op.getTag();
   move.via = op.getVia();
+  if (auto agents = op.getAgents(); agents && agents->size() >= 2) {
+    move.srcAgent = agents->front();
+    move.dstAgents.assign(agents->begin() + 1, agents->end());
+  }
   return move;
 }
 
@@ -437,6 +442,35 @@ static LogicalResult verifyPlace(Operation *op, const PlaceRef &place, int64_t c
   return success();
 }
 
+/// Agents are few: a rank has thread blocks or lanes for them.
+static constexpr int64_t maxAgent = 1023;
+
+/// What is wrong with the source's and the destination's agents of a move, if anything.
+static std::string faultOf(ArrayRef<int64_t> agents) {
+  for (auto [i, agent] : llvm::enumerate(agents)) {
+    if (agent < 0 || agent > maxAgent)
+      return llvm::formatv("agent {0} is outside [0, {1}]", agent, maxAgent);
+    if (i > 0 && llvm::is_contained(agents.slice(1, i - 1), agent))
+      return llvm::formatv("names agent {0} of the destination twice", agent);
+  }
+  return "";
+}
+
+static LogicalResult verifyAgents(Operation *op, const MoveRef &move) {
+  if (move.reduce && move.via == Via::Put) // copy_c8
+    return op->emitOpError("reduces, and only copies go by put");
+  auto agents = op->getAttrOfType<DenseI64ArrayAttr>("agents");
+  if (!agents)
+    return success();
+  if (agents.size() < 2 || (agents.size() > 2 && move.via != Via::Put)) // copy_c7
+    return op->emitOpError() << "has " << agents.size()
+                             << " agents: needs the source's and the destination's, and takes more "
+                                "of the destination only with put";
+  if (std::string fault = faultOf(agents); !fault.empty()) // copy_c7
+    return op->emitOpError(fault);
+  return success();
+}
+
 static LogicalResult verifyMove(Operation *op) {
   MoveRef move = *getMove(op);
   auto algorithm = op->getParentOfType<AlgorithmOp>();
@@ -447,6 +481,8 @@ static LogicalResult verifyMove(Operation *op) {
                              << (move.count < 1 ? "at least 1" : "at most 2147483647");
   if (move.tag < 0)
     return op->emitOpError() << "tag " << move.tag << " is negative";
+  if (failed(verifyAgents(op, move)))
+    return failure();
   if (failed(verifyPlace(op, move.src, move.count, "source")) ||
       failed(verifyPlace(op, move.dst, move.count, "destination")))
     return failure();
@@ -677,6 +713,21 @@ LogicalResult PipelineOp::verify() {
   return success();
 }
 
+/// The numbers of a table; empty if its resource is missing, or all are one.
+static ArrayRef<int64_t> numbersOf(ElementsAttr table) {
+  if (auto resource = dyn_cast<DenseResourceElementsAttr>(table)) {
+    AsmResourceBlob *blob = resource.getRawHandle().getBlob();
+    return blob ? blob->getDataAs<int64_t>() : ArrayRef<int64_t>();
+  }
+  auto dense = cast<DenseElementsAttr>(table);
+  if (dense.isSplat()) // stored once
+    return {};
+  ArrayRef<char> raw = dense.getRawData();
+  return {reinterpret_cast<const int64_t *>(raw.data()), raw.size() / sizeof(int64_t)};
+}
+
+static LogicalResult verifyAgentRows(ScheduleOp op);
+
 LogicalResult ScheduleOp::verify() {
   if (!(*this)->getParentOfType<AlgorithmOp>()) // schedule_c2
     return emitOpError("stands in ccl.algorithm");
@@ -705,20 +756,54 @@ LogicalResult ScheduleOp::verify() {
         return bad() << "buffer " << buffer << " is outside [0, " << getBuffers().size() << ")";
     if (row[8] < 1 || row[8] > INT32_MAX)
       return bad() << "count " << row[8] << " is outside [1, 2147483647]";
+    if (row[1] == 1 && getVia() == Via::Put)
+      return bad() << "reduces, and only copies go by put";
+  }
+  return verifyAgentRows(*this);
+}
+
+static LogicalResult verifyAgentRows(ScheduleOp op) {
+  if (!op.getAgents())
+    return success();
+  auto type = op.getAgents()->getShapedType();
+  if (!type.getElementType().isInteger(64) || type.getRank() != 2 || // schedule_c1
+      type.getDimSize(1) < 2 || type.getDimSize(0) != op.getTable().getShapedType().getDimSize(0))
+    return op.emitOpError() << "agents are a tensor<NxMxi64> with as many rows as the table and at "
+                               "least two columns, got "
+                            << type;
+  if (!isa<DenseElementsAttr, DenseResourceElementsAttr>(*op.getAgents()))
+    return op.emitOpError("the table of agents is dense or a dense resource");
+  auto dense = dyn_cast<DenseElementsAttr>(*op.getAgents());
+  if (!(dense && dense.isSplat()) &&
+      int64_t(numbersOf(*op.getAgents()).size()) != type.getNumElements())
+    return op.emitOpError("the resource of agents is missing or has another size");
+  for (int64_t i = 0; i < type.getDimSize(0); ++i) {
+    SmallVector<int64_t, 4> agents = op.getAgentsOf(size_t(i));
+    if (agents.size() > 2 && op.getVia() != Via::Put)
+      return op.emitOpError() << "row " << i << ": several agents of the destination, without put";
+    if (agents.size() < 2)
+      return op.emitOpError() << "row " << i << ": no agent of the destination";
+    if (std::string fault = faultOf(agents); !fault.empty()) // schedule_c3
+      return op.emitOpError() << "row " << i << ": " << fault;
   }
   return success();
 }
 
-ArrayRef<int64_t> ScheduleOp::getRows() {
-  if (auto resource = dyn_cast<DenseResourceElementsAttr>(getTable())) {
-    AsmResourceBlob *blob = resource.getRawHandle().getBlob();
-    return blob ? blob->getDataAs<int64_t>() : ArrayRef<int64_t>();
-  }
-  auto dense = cast<DenseElementsAttr>(getTable());
-  if (dense.isSplat()) // stored once: a row of equal numbers is no valid row anyway
-    return {};
-  ArrayRef<char> raw = dense.getRawData();
-  return {reinterpret_cast<const int64_t *>(raw.data()), raw.size() / sizeof(int64_t)};
+// A row of equal numbers is no valid row anyway.
+ArrayRef<int64_t> ScheduleOp::getRows() { return numbersOf(getTable()); }
+
+SmallVector<int64_t, 4> ScheduleOp::getAgentsOf(size_t row) {
+  if (!getAgents())
+    return {0, 0};
+  const size_t columns = size_t(getAgents()->getShapedType().getDimSize(1));
+  SmallVector<int64_t, 4> agents;
+  if (auto dense = dyn_cast<DenseElementsAttr>(*getAgents()); dense && dense.isSplat())
+    agents.assign(columns, dense.getSplatValue<int64_t>());
+  else
+    llvm::append_range(agents, numbersOf(*getAgents()).slice(row * columns, columns));
+  while (agents.size() > 1 && agents.back() == -1)
+    agents.pop_back();
+  return agents;
 }
 
 void ScheduleOp::getEffects(Effects &effects) {

@@ -158,6 +158,22 @@ void printAxes(OpAsmPrinter &p, Operation *, ArrayAttr axes) {
   llvm::interleaveComma(axes.getAsValueRange<StringAttr>(), p);
 }
 
+ParseResult parseAgents(OpAsmParser &p, DenseI64ArrayAttr &agents) {
+  SmallVector<int64_t> list(1);
+  if (p.parseLParen() || p.parseInteger(list[0]) || p.parseKeyword("to") ||
+      p.parseCommaSeparatedList([&] { return p.parseInteger(list.emplace_back()); }) ||
+      p.parseRParen())
+    return failure();
+  agents = p.getBuilder().getDenseI64ArrayAttr(list);
+  return success();
+}
+
+void printAgents(OpAsmPrinter &p, Operation *, DenseI64ArrayAttr agents) {
+  p << "(" << agents[0] << " to ";
+  llvm::interleaveComma(agents.asArrayRef().drop_front(), p);
+  p << ")";
+}
+
 ParseResult parseBody(OpAsmParser &p, Region &region) {
   if (p.parseRegion(region))
     return failure();

@@ -37,6 +37,9 @@ void printNode(mlir::OpAsmPrinter &p, mlir::Operation *, mlir::Attribute value);
 // node, gpu
 mlir::ParseResult parseAxes(mlir::OpAsmParser &p, mlir::ArrayAttr &axes);
 void printAxes(mlir::OpAsmPrinter &p, mlir::Operation *, mlir::ArrayAttr axes);
+// (2 to 0, 1)
+mlir::ParseResult parseAgents(mlir::OpAsmParser &p, mlir::DenseI64ArrayAttr &agents);
+void printAgents(mlir::OpAsmPrinter &p, mlir::Operation *, mlir::DenseI64ArrayAttr agents);
 // { ... } that may be empty
 mlir::ParseResult parseBody(mlir::OpAsmParser &p, mlir::Region &region);
 void printBody(mlir::OpAsmPrinter &p, mlir::Operation *, mlir::Region &region);

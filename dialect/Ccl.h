@@ -58,11 +58,20 @@ TransferOp createTransfer(mlir::OpBuilder &builder, mlir::Location loc, bool red
                           llvm::ArrayRef<PlaceRef> from, llvm::ArrayRef<PlaceRef> to,
                           int64_t count);
 
-/// The place that a signal offers to readers or whose readers a wait waits for (`of`).
+/// The place that a signal offers to readers, whose readers a wait waits for, or that a wait finds
+/// written by a peer (`of`).
 struct GuardedPlace {
   PlaceRef place;
   int64_t count = 1;
+  bool arrives = false; ///< a peer has written it
 };
+/// On waits whose place a peer has written when they are over: a number, the same on all that wait
+/// for one write.
+constexpr llvm::StringLiteral arrivalAttr = "ccl.arrives";
+/// On instructions of projected programs: the number of the agent that is to execute them.
+constexpr llvm::StringLiteral agentAttr = "ccl.agent";
+/// Beside it: the number of the algorithm's step, the same on all ranks.
+constexpr llvm::StringLiteral stepAttr = "ccl.step";
 /// Nothing if `op` is no signal or wait, or names no place.
 std::optional<GuardedPlace> getGuardedPlace(mlir::Operation *op);
 
@@ -74,6 +83,8 @@ struct MoveRef {
   int64_t count = 1;
   int64_t tag = 0;
   std::optional<Via> via;
+  int64_t srcAgent = 0;                          ///< which agent of the source does its half
+  llvm::SmallVector<int64_t, 2> dstAgents = {0}; ///< of the destination; what is put, several may
 };
 /// Nothing if `op` is neither `ccl.copy` nor `ccl.reduce`.
 std::optional<MoveRef> getMove(mlir::Operation *op);

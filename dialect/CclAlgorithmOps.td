@@ -127,13 +127,20 @@ class Ccl_MoveOp<string mnemonic> : Ccl_Op<mnemonic, [AttrSizedOperandSegments,
     Ccl_Buffer:$src, AffineMapAttr:$srcMap, Variadic<Index>:$srcOperands,
     Ccl_Buffer:$dst, AffineMapAttr:$dstMap, Variadic<Index>:$dstOperands,
     DefaultValuedAttr<I64Attr, "1">:$count,
-    OptionalAttr<Ccl_ViaAttr>:$via, DefaultValuedAttr<I64Attr, "0">:$tag);
+    OptionalAttr<Ccl_ViaAttr>:$via, DefaultValuedAttr<I64Attr, "0">:$tag,
+    OptionalAttr<DenseI64ArrayAttr>:$agents);
   let assemblyFormat = [{
     $src `` custom<Place>($srcMap, $srcOperands)
     `into` $dst `` custom<Place>($dstMap, $dstOperands)
     (`x` custom<Integer>($count)^)? (`via` custom<ViaName>($via)^)?
-    (`tag` custom<Integer>($tag)^)? attr-dict
+    (`agents` `` custom<Agents>($agents)^)? (`tag` custom<Integer>($tag)^)? attr-dict
   }];
+  let builders = [OpBuilder<(ins "mlir::Value":$src, "mlir::AffineMap":$srcMap,
+      "mlir::ValueRange":$srcOperands, "mlir::Value":$dst, "mlir::AffineMap":$dstMap,
+      "mlir::ValueRange":$dstOperands, "int64_t":$count), [{
+    build($_builder, $_state, src, srcMap, srcOperands, dst, dstMap, dstOperands, uint64_t(count),
+          ViaAttr(), /*tag=*/0, mlir::DenseI64ArrayAttr());
+  }]>];
   let hasCanonicalizeMethod = 1;
   let hasVerifier = 1;
 }
@@ -143,11 +150,18 @@ def Ccl_CopyOp : Ccl_MoveOp<"copy"> {
   let description = [{
     Indices are affine in loop variables and size parameters: the rank grid's first,
     then the chunk grid's. `x k` moves k chunks that are adjacent in the linear order.
-    `via` and `tag` are set by `ccl-assign-channels`.
+    `tag`, and `via` where it is missing, are set by `ccl-assign-channels`.
+
+    `via put`: the source writes the destination's memory. That nobody needs what is there is the
+    author's claim, which is proved of the programs. `agents(a to b)`: agent a of the source and
+    agent b of the destination do their halves; agents of a rank work at the same time, each in
+    the algorithm's order. What is put may be waited for by several, `agents(a to b, c)`. Without,
+    all is done by agent 0.
 
     ```mlir
     ccl.copy %x[%r, 0] into %y[(%r + 1) mod 4, 0]
     ccl.copy %x[%r, 0] into %t[%r, 4] x 2
+    ccl.copy %x[%r, 0] into %y[(%r + 1) mod 4, 0] via put agents(1 to 2)
     ```
 
     - C1: one index per rank axis and chunk axis of the buffer.
@@ -155,6 +169,9 @@ def Ccl_CopyOp : Ccl_MoveOp<"copy"> {
     - C3: the count is at least 1.
     - C4: it stands in an algorithm; operands are affine dimensions or symbols.
     - C5: the destination is not an `in` buffer.
+    - C7: agents are numbers from 0 to 1023; there are two, and more only with `put`; those of
+      the destination differ.
+    - C8: only copies go by `put`.
   }];
 }
 
@@ -240,22 +257,34 @@ def Ccl_ScheduleOp : Ccl_Op<"schedule", [DeclareOpInterfaceMethods<MemoryEffects
     For irregular results of solvers. A row has nine numbers: step, kind (0 copy,
     1 reduce), source rank, buffer, chunk, destination rank, buffer, chunk, count.
     Ranks and chunks are linear, a buffer is the position in the operand list. Rows of
-    one step are parallel, steps ascend.
+    one step are parallel, steps ascend. `agents` has two or more numbers for every row: the
+    source's and the destination's, as of `ccl.copy`; -1 behind these stands for none.
 
     ```mlir
     ccl.schedule %x, %y dense<[[0, 0,  0, 0, 0,  1, 1, 0,  1]]> : tensor<1x9xi64>
     ```
 
-    - C1: the table is a tensor of N x 9 i64, dense or a dense resource.
+    - C1: the table is a tensor of N x 9 i64, dense or a dense resource; that of agents N x 2
+      or wider.
     - C2: stands in an algorithm.
+    - C3: agents are as of `ccl.copy` (C7); only rows that copy go by `put`.
   }];
   let arguments = (ins Variadic<Ccl_Buffer>:$buffers, ElementsAttr:$table,
-                       OptionalAttr<Ccl_ViaAttr>:$via, DefaultValuedAttr<I64Attr, "0">:$tag);
-  let assemblyFormat = "$buffers $table (`via` custom<ViaName>($via)^)? (`tag` custom<Integer>($tag)^)? attr-dict";
+                       OptionalAttr<Ccl_ViaAttr>:$via, DefaultValuedAttr<I64Attr, "0">:$tag,
+                       OptionalAttr<ElementsAttr>:$agents);
+  let assemblyFormat = [{
+    $buffers $table (`via` custom<ViaName>($via)^)? (`agents` $agents^)?
+    (`tag` custom<Integer>($tag)^)? attr-dict
+  }];
+  let builders = [OpBuilder<(ins "mlir::ValueRange":$buffers, "mlir::ElementsAttr":$table), [{
+    build($_builder, $_state, buffers, table, ViaAttr(), /*tag=*/0, mlir::ElementsAttr());
+  }]>];
   let hasVerifier = 1;
   let extraClassDeclaration = [{
     /// The table, row by row. Empty if the resource is missing.
     llvm::ArrayRef<int64_t> getRows();
+    /// The source's and the destination's agents of a row.
+    llvm::SmallVector<int64_t, 4> getAgentsOf(size_t row);
     static constexpr int64_t rowSize = 9;
   }];
 }

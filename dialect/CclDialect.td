@@ -73,7 +73,8 @@ def Ccl_Role : Ccl_Enum<"BufferRole", "what a buffer is for", [
   I32EnumAttrCase<"InOut", 2, "inout">, I32EnumAttrCase<"Scratch", 3, "scratch">]>;
 
 def Ccl_Via : Ccl_Enum<"Via", "how a move between ranks is lowered", [
-  I32EnumAttrCase<"Staged", 0, "staged">, I32EnumAttrCase<"Direct", 1, "direct">]>;
+  I32EnumAttrCase<"Staged", 0, "staged">, I32EnumAttrCase<"Direct", 1, "direct">,
+  I32EnumAttrCase<"Put", 2, "put">]>;
 
 def Ccl_Direction : Ccl_Enum<"Direction", "which end of a channel", [
   I32EnumAttrCase<"To", 0, "to">, I32EnumAttrCase<"From", 1, "from">]>;

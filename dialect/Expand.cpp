@@ -355,6 +355,10 @@ public:
 
   explicit ProgramInterpreter(ProgramOp program) : program(program) {}
 
+  /// Whether signals and waits get the places that they guard as operands: what peers read, in
+  /// `from`, what they have written, in `to`.
+  bool showsGuards = false;
+
   /// Called when a loop begins and when it has ended, if set.
   std::function<void(affine::AffineForOp, bool begins)> onLoop;
 
@@ -438,14 +442,25 @@ private:
     if (auto signal = dyn_cast<SignalOp>(op)) {
       current.kind = model::Instruction::Kind::Signal;
       current.channel = channel(signal.getChannel());
+      showGuard(op);
       return true;
     }
     if (auto wait = dyn_cast<WaitOp>(op)) {
       current.kind = model::Instruction::Kind::Wait;
       current.channel = channel(wait.getChannel());
+      showGuard(op);
       return true;
     }
     return false;
+  }
+
+  void showGuard(Operation &op) {
+    if (!showsGuards)
+      return;
+    if (auto guarded = getGuardedPlace(&op)) {
+      current.count = int32_t(guarded->count);
+      (guarded->arrives ? current.to : current.from).push_back(operand(guarded->place));
+    }
   }
 
   using Sides = std::pair<SmallVector<PlaceRef>, SmallVector<PlaceRef>>;
@@ -616,6 +631,7 @@ forEachInstruction(ProgramOp program, int64_t rank,
   ProgramInterpreter interpreter(program);
   SmallVector<BufferOp> buffers;
   std::vector<model::Channel> channels;
+  interpreter.showsGuards = true;
   if (failed(interpreter.declareBuffers(buffers)))
     return failure();
   return interpreter.run(rank, channels, [](Operation *) {}, visit);

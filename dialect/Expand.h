@@ -37,7 +37,8 @@ mlir::FailureOr<model::Program> expandRank(ProgramOp program, int64_t rank,
                                            std::vector<LoopRun> *loops = nullptr);
 
 /// Calls `visit` for every instruction that `rank` executes, agents one after another
-/// and each in order, until it returns false. Operands stand in the op's order.
+/// and each in order, until it returns false. Operands stand in the op's order; those of signals
+/// and waits are the places that they guard: `from` what peers read, `to` what they have written.
 mlir::LogicalResult
 forEachInstruction(ProgramOp program, int64_t rank,
                    llvm::function_ref<bool(mlir::Operation *, const model::Instruction &)> visit);

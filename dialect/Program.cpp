@@ -396,11 +396,14 @@ SmallVector<ProgramOp> getPrograms(AlgorithmOp algorithm) {
 }
 
 std::optional<GuardedPlace> getGuardedPlace(Operation *op) {
+  std::optional<GuardedPlace> guarded;
   if (auto signal = dyn_cast<SignalOp>(op))
-    return guardedPlace(signal);
-  if (auto wait = dyn_cast<WaitOp>(op))
-    return guardedPlace(wait);
-  return std::nullopt;
+    guarded = guardedPlace(signal);
+  else if (auto wait = dyn_cast<WaitOp>(op))
+    guarded = guardedPlace(wait);
+  if (guarded)
+    guarded->arrives = op->hasAttr(arrivalAttr);
+  return guarded;
 }
 
 } // namespace ccl

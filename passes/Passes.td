@@ -41,7 +41,8 @@ def CclAssignChannels : Pass<"ccl-assign-channels", "mlir::ModuleOp"> {
     Sets `via` and `tag` on moves that have none. `staged` sends through slots; `direct`
     reads the source rank's memory. `auto` stages algorithms with an `inout` buffer, whose
     places change while others would read them, and maps the rest directly. Moves of one
-    parallel step get distinct tags, so that each pair of ranks agrees on the order.
+    parallel step get distinct tags, so that each pair of ranks agrees on the order. `put` is
+    never chosen: it is a claim of the algorithm.
   }];
   let options = [
     Option<"via", "via", "std::string", "\"auto\"", "auto, staged or direct">];
@@ -76,7 +77,10 @@ def CclFuseTransfers : Pass<"ccl-fuse-transfers", "mlir::ModuleOp"> {
     by rotating the loop; chains of reductions into one place become one n-ary reduction;
     writes that are overwritten unread in every dynamic instance disappear. A fused
     transfer holds a slot while it waits for another, so the least slot count can rise
-    (`ccl-check-program` recomputes it).
+    (`ccl-check-program` recomputes it); programs that would get stuck stay as they were.
+
+    Of programs of several agents only what one agent does is merged, and receives, and waits
+    for what is put, move down before that to where something needs them.
   }];
   let options = [
     Option<"maxOperands", "max-operands", "int64_t", "16", "sources of one transfer">];
@@ -103,6 +107,20 @@ def CclPruneSync : Pass<"ccl-prune-sync", "mlir::ModuleOp"> {
     what was read; signals that a place is ready rise to where it was last written.
   }];
   let statistics = [Statistic<"moved", "sync-moved", "waits and signals moved">];
+}
+
+def CclSplitAgents : Pass<"ccl-split-agents", "mlir::ModuleOp"> {
+  let summary = "give every agent its part of a rank's program";
+  let description = [{
+    Up to here a program is one sequence; `ccl.agent` on its instructions says who is to execute
+    them. Each agent gets its instructions in that order, in a `ccl.block` of its number. Where
+    one needs what another did before it (has written or read the same place), the other signals
+    on a channel from the rank to itself, unless that is known by other signals. That is kept
+    to with `in` and `out` apart, and as one memory unless that form was disproved.
+
+    What only passes needed to know goes: the places of signals and waits (`of`).
+  }];
+  let statistics = [Statistic<"ordered", "agents-ordered", "signals between agents of a rank">];
 }
 
 //===----------------------------------------------------------------------===//

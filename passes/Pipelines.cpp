@@ -39,6 +39,7 @@ void buildLoweringPipeline(OpPassManager &pm, const LoweringOptions &options) {
   if (options.fuse)
     pm.addPass(createCclFuseTransfers());
   pm.addPass(createCclPeelInOut());
+  pm.addPass(createCclSplitAgents());
   // Folds one-trip arithmetic and drops channels that fusion left unused.
   pm.addPass(createCanonicalizerPass());
   CclVerifyLevelOptions level;

@@ -117,7 +117,7 @@ private:
           locations[move.line], buffers[move.from.buffer],
           constants({move.from.rank, move.from.chunk}), mlir::ValueRange(),
           buffers[move.into.buffer], constants({move.into.rank, move.into.chunk}),
-          mlir::ValueRange(), uint64_t(move.count), ViaAttr());
+          mlir::ValueRange(), int64_t(move.count));
     };
     if (move.reduce)
       create(static_cast<ReduceOp *>(nullptr));
@@ -185,7 +185,7 @@ private:
     auto type = mlir::RankedTensorType::get(
         {int64_t(notes.moves.size()), int64_t(ScheduleOp::rowSize)}, builder.getI64Type());
     builder.create<ScheduleOp>(tableLocation(), buffers,
-                               mlir::DenseElementsAttr::get(type, llvm::ArrayRef(rows)), ViaAttr());
+                               mlir::DenseElementsAttr::get(type, llvm::ArrayRef(rows)));
     return mlir::success();
   }
 

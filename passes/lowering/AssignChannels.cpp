@@ -13,7 +13,8 @@ struct AssignChannels : impl::CclAssignChannelsBase<AssignChannels> {
   using CclAssignChannelsBase::CclAssignChannelsBase;
 
   void runOnOperation() override {
-    if (via != "auto" && !symbolizeVia(via)) {
+    // Put is a claim about each move.
+    if (auto known = symbolizeVia(via); via != "auto" && (!known || known == Via::Put)) {
       getOperation().emitError() << "ccl-assign-channels: via is auto, staged or direct, not '"
                                  << via << "'";
       return signalPassFailure();

@@ -252,7 +252,8 @@ private:
       auto create = [&](auto tag) {
         using Op = decltype(tag);
         b.create<Op>(op.getLoc(), src.base, src.map, src.operands, dst.base, dst.map, dst.operands,
-                     count, ViaAttr());
+                     count, op.getAttrOfType<ViaAttr>("via"), /*tag=*/0,
+                     op.getAttrOfType<DenseI64ArrayAttr>("agents"));
       };
       if (move.reduce)
         create(ReduceOp());
@@ -271,7 +272,8 @@ private:
       buffers.push_back(bound.back()->buffer);
     }
     int64_t groupCount = product(groups);
-    std::vector<int64_t> rows;
+    const int64_t columns = op.getAgents() ? op.getAgents()->getShapedType().getDimSize(1) : 0;
+    std::vector<int64_t> rows, agents;
     ArrayRef<int64_t> in = op.getRows();
     for (size_t i = 0; i < in.size(); i += ScheduleOp::rowSize) {
       ArrayRef<int64_t> row = in.slice(i, ScheduleOp::rowSize);
@@ -308,12 +310,20 @@ private:
             return bad() << "the map leads out of the caller's ranks or chunks";
         }
         rows.insert(rows.end(), out.begin(), out.end());
+        if (op.getAgents()) {
+          SmallVector<int64_t, 4> mine = op.getAgentsOf(i / ScheduleOp::rowSize);
+          mine.resize(columns, -1);
+          llvm::append_range(agents, mine);
+        }
       }
     }
-    auto type = RankedTensorType::get(
-        {int64_t(rows.size()) / ScheduleOp::rowSize, ScheduleOp::rowSize}, b.getI64Type());
-    b.create<ScheduleOp>(op.getLoc(), buffers,
-                         DenseElementsAttr::get(type, ArrayRef<int64_t>(rows)), ViaAttr());
+    const int64_t count = int64_t(rows.size()) / ScheduleOp::rowSize;
+    auto table = [&](ArrayRef<int64_t> numbers, int64_t columns) {
+      auto type = RankedTensorType::get({count, columns}, b.getI64Type());
+      return ElementsAttr(DenseElementsAttr::get(type, numbers));
+    };
+    b.create<ScheduleOp>(op.getLoc(), buffers, table(rows, ScheduleOp::rowSize), op.getViaAttr(),
+                         /*tag=*/0, agents.empty() ? ElementsAttr() : table(agents, columns));
     return success();
   }
 

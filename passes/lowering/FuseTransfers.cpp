@@ -6,9 +6,10 @@
 //===----------------------------------------------------------------------===//
 
 #include "dialect/Indexing.h"
-#include "dialect/model/Check.h"
 #include "passes/Passes.h"
-#include "passes/lowering/Trace.h"
+#include "passes/lowering/SinkArrivals.h"
+#include "passes/lowering/SplitAgents.h"
+#include "passes/lowering/Stuck.h"
 
 #include "mlir/Dialect/Affine/Analysis/LoopAnalysis.h"
 #include "mlir/IR/IRMapping.h"
@@ -24,6 +25,18 @@ namespace {
 using Places = SmallVector<PlaceRef>;
 
 bool isDefinition(Operation *op) { return isa<ChannelOp, PeerOp>(op); }
+
+/// Whether one agent is to execute both.
+bool haveOneAgent(Operation *a, Operation *b) {
+  return a->getDiscardableAttr(agentAttr) == b->getDiscardableAttr(agentAttr);
+}
+
+/// `merged` is for the agent of `op`.
+TransferOp forAgentOf(Operation *op, TransferOp merged) {
+  if (Attribute agent = op->getDiscardableAttr(agentAttr))
+    merged->setAttr(agentAttr, agent);
+  return merged;
+}
 
 /// From a local place to channels only.
 bool isSend(TransferOp op) {
@@ -113,18 +126,57 @@ struct FuseTransfers : impl::CclFuseTransfersBase<FuseTransfers> {
       SmallVector<ProgramOp> programs = programsToLower(algorithm);
       if (programs.empty())
         continue;
-      std::vector<OwningOpRef<ProgramOp>> before;
-      for (ProgramOp program : programs) {
-        before.emplace_back(cast<ProgramOp>(program->clone()));
-        fuse(program);
-      }
-      if (!getsStuck(algorithm, programs))
-        continue;
-      for (auto [program, old] : llvm::zip_equal(programs, before)) {
-        OpBuilder(program).insert(old.release());
-        program.erase();
+      auto contract = getModelContract(algorithm);
+      if (failed(contract))
+        return signalPassFailure();
+      // Of agents that get stuck, the receives may be to blame; else fusion is.
+      const bool hasAgents = llvm::any_of(programs, notesAgents);
+      for (bool sinks : {true, false}) {
+        if (!sinks && !hasAgents)
+          break;
+        std::vector<OwningOpRef<ProgramOp>> before;
+        for (ProgramOp program : programs) {
+          before.emplace_back(cast<ProgramOp>(program->clone()));
+          if (sinks && hasAgents)
+            sinkArrivals(program, *contract, mayRunInPlace(algorithm));
+          fuse(program);
+        }
+        if (!(hasAgents ? agentsGetStuck(algorithm, *contract, programs)
+                        : getStuck(algorithm, *contract)))
+          break;
+        for (auto [program, old] : llvm::zip_equal(programs, before))
+          program = replace(program, old.release());
       }
     }
+  }
+
+  static bool notesAgents(ProgramOp program) {
+    return program.getBody()
+        .walk([](Operation *op) {
+          return op->hasAttr(agentAttr) ? WalkResult::interrupt() : WalkResult::advance();
+        })
+        .wasInterrupted();
+  }
+
+  static ProgramOp replace(ProgramOp program, ProgramOp other) {
+    OpBuilder(program).insert(other);
+    program.erase();
+    return other;
+  }
+
+  /// Of programs that are to be split.
+  static bool agentsGetStuck(AlgorithmOp algorithm, const model::Contract &contract,
+                             MutableArrayRef<ProgramOp> programs) {
+    std::vector<OwningOpRef<ProgramOp>> before;
+    bool isSplit = true;
+    for (ProgramOp program : programs) {
+      before.emplace_back(cast<ProgramOp>(program->clone()));
+      isSplit &= succeeded(splitAgents(program, contract, mayRunInPlace(algorithm)));
+    }
+    const bool stuck = isSplit && getStuck(algorithm, contract);
+    for (auto [program, old] : llvm::zip_equal(programs, before))
+      program = replace(program, old.release());
+    return stuck;
   }
 
   void fuse(ProgramOp program) {
@@ -136,36 +188,6 @@ struct FuseTransfers : impl::CclFuseTransfersBase<FuseTransfers> {
         unrollReduction(loop);
     program.getBody().walk([&](Block *block) { fuseBlock(*block); });
     removeDeadWrites(program);
-  }
-
-  /// Whether the fused programs need more slots than they have. Large programs are left
-  /// to the proof that follows lowering.
-  static bool getsStuck(AlgorithmOp algorithm, ArrayRef<ProgramOp> programs) {
-    auto contract = getModelContract(algorithm);
-    if (failed(contract))
-      return false;
-    constexpr uint64_t limit = 1 << 17; // instructions, some milliseconds
-    uint64_t instructions = 0;
-    int64_t ranks = 0;
-    for (ProgramOp program : programs) {
-      int64_t mine = program.getRankList().size();
-      ranks += mine;
-      auto count = [&](Operation *, const model::Instruction &) {
-        return (instructions += mine) < limit;
-      };
-      if (failed(forEachInstruction(program, program.getRanks().front(), count)))
-        return false;
-    }
-    if (ranks != contract->ranks)
-      return false; // some ranks only: nothing can be said
-    LocationTable locations;
-    auto all = expandPrograms(algorithm, locations);
-    if (failed(all))
-      return false;
-    model::ProgramReport report = model::check(*all, *contract);
-    return llvm::any_of(report.faults, [](const model::Fault &fault) {
-      return fault.kind == model::FaultKind::Deadlock;
-    });
   }
 
   //===--------------------------------------------------------------------===//
@@ -361,14 +383,19 @@ struct FuseTransfers : impl::CclFuseTransfersBase<FuseTransfers> {
     IndexSpace space;
     Places written = getToPlaces(first);
     unsigned seen = 0;
-    for (Operation *op = first->getNextNode(); op && seen < window;
-         op = op->getNextNode(), ++seen) {
+    for (Operation *op = first->getNextNode(); op && seen < window; op = op->getNextNode()) {
       if (isDefinition(op))
         continue;
       auto next = dyn_cast<TransferOp>(op);
+      if (!haveOneAgent(first, op)) { // canJoin looks at transfers
+        if (!next && changes(op, written, first.getCount(), space))
+          return {};
+        continue;
+      }
+      ++seen;
       if (!next)
         return {};
-      if (isSend(next) && next.getCount() == first.getCount()) {
+      if (isSend(next) && next.getCount() == first.getCount() && haveOneAgent(first, next)) {
         PlaceRef source = getFromPlaces(next).front();
         bool same = llvm::any_of(written, [&](const PlaceRef &p) {
           return !p.isChannel() && !p.getPeer() &&
@@ -380,8 +407,9 @@ struct FuseTransfers : impl::CclFuseTransfersBase<FuseTransfers> {
             written.push_back(p);
           }
           OpBuilder b(first);
-          TransferOp merged = createTransfer(b, first.getLoc(), first.getReduce(),
-                                             getFromPlaces(first), written, first.getCount());
+          TransferOp merged =
+              forAgentOf(first, createTransfer(b, first.getLoc(), first.getReduce(),
+                                               getFromPlaces(first), written, first.getCount()));
           next.erase();
           first.erase();
           ++fused;
@@ -390,6 +418,41 @@ struct FuseTransfers : impl::CclFuseTransfersBase<FuseTransfers> {
       }
     }
     return {};
+  }
+
+  /// Whether `guarded` is, or may be in place, one of the places.
+  static bool isAmong(const GuardedPlace &guarded, ArrayRef<PlaceRef> places, int64_t count,
+                      IndexSpace &space) {
+    return llvm::any_of(places, [&](const PlaceRef &p) {
+      return !p.isChannel() && !p.getPeer() &&
+             (mayAliasInPlace(p, guarded.place) ||
+              overlap(space, p, guarded.place, count, guarded.count) != Overlap::Distinct);
+    });
+  }
+
+  /// Whether a peer has written one of the places when `op`, a signal or wait, is over.
+  static bool changes(Operation *op, ArrayRef<PlaceRef> places, int64_t count, IndexSpace &space) {
+    auto guarded = getGuardedPlace(op);
+    return guarded && guarded->arrives && isAmong(*guarded, places, count, space);
+  }
+
+  /// Whether `op`, of another agent, may come before `first` although it stands behind.
+  static bool isApart(Operation *op, TransferOp first, IndexSpace &space) {
+    const Places from = getFromPlaces(first), to = getToPlaces(first);
+    const int64_t count = first.getCount();
+    auto transfer = dyn_cast<TransferOp>(op);
+    if (!transfer) {
+      auto guarded = getGuardedPlace(op); // what peers read must not change meanwhile
+      return !guarded || (!isAmong(*guarded, to, count, space) &&
+                          !(guarded->arrives && isAmong(*guarded, from, count, space)));
+    }
+    return llvm::none_of(from,
+                         [&](const PlaceRef &p) {
+                           return touches(transfer, p, count, space, false, true);
+                         }) &&
+           llvm::none_of(to, [&](const PlaceRef &p) {
+             return touches(transfer, p, count, space, true, true);
+           });
   }
 
   /// Nothing between the two changes the place or uses the send's channels.
@@ -451,8 +514,16 @@ struct FuseTransfers : impl::CclFuseTransfersBase<FuseTransfers> {
     if (t.isChannel() || t.getPeer())
       return {};
     SmallVector<Operation *> waits, signals;
+    IndexSpace space;
     Operation *op = first->getNextNode();
-    for (; op && (isDefinition(op) || isa<WaitOp, SignalOp>(op)); op = op->getNextNode()) {
+    for (; op; op = op->getNextNode()) {
+      if (!isDefinition(op) && !haveOneAgent(first, op)) {
+        if (!isApart(op, first, space))
+          return {};
+        continue;
+      }
+      if (!isDefinition(op) && !isa<WaitOp, SignalOp>(op))
+        break;
       // Offers must not wait for others' offers, nor reads for readers. What the signals
       // of a program written by hand mean, we do not know.
       if (getGuardedPlace(op) || (!isDefinition(op) && !isProjected))
@@ -461,9 +532,9 @@ struct FuseTransfers : impl::CclFuseTransfersBase<FuseTransfers> {
         (isa<WaitOp>(op) ? waits : signals).push_back(op);
     }
     auto next = dyn_cast_or_null<TransferOp>(op);
-    if (!next || !next.getReduce() || next.getCount() != first.getCount())
+    if (!next || !next.getReduce() || next.getCount() != first.getCount() ||
+        !haveOneAgent(first, next))
       return {};
-    IndexSpace space;
     int64_t count = first.getCount();
     auto isT = [&](const PlaceRef &p) {
       return !p.isChannel() && !p.getPeer() && overlap(space, p, t, count, count) == Overlap::Same;
@@ -489,7 +560,8 @@ struct FuseTransfers : impl::CclFuseTransfersBase<FuseTransfers> {
     OpBuilder b(next);
     for (Operation *signal : signals)
       signal->moveAfter(next);
-    TransferOp created = createTransfer(b, next.getLoc(), true, merged, to, count);
+    TransferOp created =
+        forAgentOf(next, createTransfer(b, next.getLoc(), true, merged, to, count));
     first.erase();
     next.erase();
     ++fused;
@@ -551,7 +623,8 @@ struct FuseTransfers : impl::CclFuseTransfersBase<FuseTransfers> {
       deadWrites += to.size() - kept.size();
       OpBuilder b(op);
       if (!kept.empty())
-        createTransfer(b, op.getLoc(), op.getReduce(), getFromPlaces(op), kept, op.getCount());
+        forAgentOf(op, createTransfer(b, op.getLoc(), op.getReduce(), getFromPlaces(op), kept,
+                                      op.getCount()));
       op.erase();
     }
   }

@@ -75,7 +75,8 @@ private:
     for (int64_t rank : *ranks) {
       llvm::DenseSet<int64_t> written;
       auto visit = [&](Operation *op, const model::Instruction &in) {
-        for (auto [i, o] : llvm::enumerate(in.from))
+        const bool moves = in.kind == model::Instruction::Kind::Transfer;
+        for (auto [i, o] : llvm::enumerate(moves ? in.from : std::vector<model::Operand>()))
           if (o.kind == model::Operand::Kind::Local && o.buffer == number)
             for (int64_t j = 0; j < in.count; ++j) {
               auto &[first, later] = seen[{op, unsigned(i)}];
@@ -90,7 +91,7 @@ private:
       if (failed(forEachInstruction(program, rank, visit)))
         return false;
       for (int64_t c = 0; c < contract.inChunks(); ++c) {
-        if (!contract.defines(rank, c))
+        if (!contract.defines(rank, c) || (scatters() && !isOutput(rank, c)))
           continue;
         (written.contains(contract.inPosition(rank, c)) ? anyWritten : anyKept) = true;
       }
@@ -105,6 +106,11 @@ private:
     return true;
   }
 
+  /// Whether what lies at an input's place is the output, in place.
+  bool isOutput(int64_t rank, int64_t chunk) const {
+    const int64_t first = contract.outPosition(rank, 0), at = contract.inPosition(rank, chunk);
+    return at >= first && at < first + contract.outChunks();
+  }
   bool gathers() const {
     return contract.collective == model::Collective::AllGather ||
            contract.collective == model::Collective::Gather;
@@ -170,9 +176,16 @@ private:
       if (!changed)
         continue;
       OpBuilder b(op);
-      createTransfer(b, op.getLoc(), op.getReduce(), from, to, op.getCount());
+      auto created = createTransfer(b, op.getLoc(), op.getReduce(), from, to, op.getCount());
+      created->setDiscardableAttrs(op->getDiscardableAttrDictionary());
       op.erase();
     }
+    auto guard = [&](auto counter) {
+      if (counter.getBuffer() == inout.getResult())
+        counter.getBufferMutable().assign(main);
+    };
+    program.getBody().walk([&](SignalOp op) { guard(op); });
+    program.getBody().walk([&](WaitOp op) { guard(op); });
   }
 
   /// The place at a linear chunk, `iv` or 0, counted from the rank's own shard if `own`.
@@ -233,17 +246,6 @@ private:
   llvm::DenseSet<ReadKey> firstReads;
 };
 
-/// Signals and waits stay where they are from now on.
-template <typename Op>
-void dropGuardedPlaces(ProgramOp program) {
-  program.getBody().walk([](Op op) {
-    if (!op.getBuffer())
-      return;
-    OpBuilder(op).create<Op>(op.getLoc(), op.getChannel());
-    op.erase();
-  });
-}
-
 struct PeelInOut : impl::CclPeelInOutBase<PeelInOut> {
   void runOnOperation() override {
     for (auto algorithm : getOperation().getOps<AlgorithmOp>())
@@ -261,9 +263,6 @@ struct PeelInOut : impl::CclPeelInOutBase<PeelInOut> {
         shared[buffer] = read.test(i);
     }
     for (ProgramOp program : programs) {
-      program->removeAttr(projectedProgram);
-      dropGuardedPlaces<SignalOp>(program);
-      dropGuardedPlaces<WaitOp>(program);
       BufferOp inout;
       for (auto buffer : program.getBody().getOps<BufferOp>())
         if (buffer.getRole() == BufferRole::InOut)

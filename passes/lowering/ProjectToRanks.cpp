@@ -44,10 +44,16 @@ struct ProjectToRanks : impl::CclProjectToRanksBase<ProjectToRanks> {
     else
       work[0] = llvm::to_vector(llvm::seq<int64_t>(0, contract->ranks));
     SmallVector<ProgramOp> programs;
+    const AgentPairs pairs(algorithm);
+    constexpr uint64_t most = (1 << 20) / AgentPairs::channelsOfMove; // as of ccl.channel
+    if (pairs.end() > most)
+      return algorithm.emitOpError()
+             << "needs " << pairs.end() << " channels between two ranks, at most " << most
+             << " have tags: use lower tags, or fewer pairs of agents";
     while (!work.empty()) {
       SmallVector<int64_t> ranks = std::move(work.back());
       work.pop_back();
-      Projector projector(algorithm, ranks, slots, maxOps);
+      Projector projector(algorithm, pairs, ranks, slots, maxOps);
       std::string name = freeName(algorithm.getSymName() + ".r" + Twine(ranks.front()));
       Control control = projector.run(name);
       if (control == Control::Done) {

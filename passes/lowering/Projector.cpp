@@ -128,6 +128,8 @@ Control Projector::emitLoop(affine::AffineForOp loop, OpBuilder &b) {
       env[iv] = constant(*lower);
       return emitBlock(*loop.getBody(), b);
     }
+    if (pairs.any())
+      return unroll(loop, *lower, *upper, b);
   }
   // A bound that depends on an outer loop stays an affine map.
   SmallVector<AffineExpr> lowerExprs = space.rebase(lowerMap, loop.getLowerBoundOperands(), &env);
@@ -155,9 +157,13 @@ Control Projector::emitLoop(affine::AffineForOp loop, OpBuilder &b) {
   created.erase();
   if (c != Control::Unroll || !lower || !upper)
     return c;
-  for (int64_t i = *lower; i < *upper; i += step) {
-    env[iv] = constant(i);
-    c = emitBlock(*loop.getBody(), b);
+  return unroll(loop, *lower, *upper, b);
+}
+
+Control Projector::unroll(affine::AffineForOp loop, int64_t lower, int64_t upper, OpBuilder &b) {
+  for (int64_t i = lower; i < upper; i += loop.getStepAsInt()) {
+    env[loop.getInductionVar()] = constant(i);
+    Control c = emitBlock(*loop.getBody(), b);
     if (c == Control::Done)
       c = checkSize(loop.getLoc());
     if (c != Control::Done)
@@ -362,6 +368,7 @@ Control Projector::enumerateHalves(ArrayRef<StepMove> moves, std::vector<Half> &
 }
 
 Control Projector::emitStep(Operation &op, OpBuilder &b) {
+  ++step;
   std::vector<StepMove> moves;
   if (Control c = gather(op, {}, moves); c != Control::Done)
     return c;
@@ -403,6 +410,7 @@ Control Projector::emitSchedule(ScheduleOp op, OpBuilder &b) {
     return list;
   };
   auto flush = [&]() -> Control {
+    ++step;
     for (const StepMove &m : moves) {
       bool sends = m.srcRank == me;
       bool receives = m.dstRank == me;
@@ -427,6 +435,9 @@ Control Projector::emitSchedule(ScheduleOp op, OpBuilder &b) {
     m.move.count = row[8];
     m.move.via = op.getVia();
     m.move.tag = op.getTag();
+    SmallVector<int64_t, 4> agents = op.getAgentsOf(i / ScheduleOp::rowSize);
+    m.move.srcAgent = agents.front();
+    m.move.dstAgents.assign(agents.begin() + 1, agents.end());
     m.src = &buffers.find(op.getBuffers()[row[3]])->second;
     m.dst = &buffers.find(op.getBuffers()[row[6]])->second;
     m.srcRank = coordinates(row[2], rankShape);

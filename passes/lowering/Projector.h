@@ -9,6 +9,8 @@
 
 #include "passes/lowering/RankSolver.h"
 
+#include "llvm/Support/MathExtras.h"
+
 #include <map>
 #include <string>
 
@@ -24,11 +26,43 @@ enum class Control {
 
 using Substitution = llvm::DenseMap<mlir::AffineExpr, mlir::AffineExpr>;
 
+/// Which agents of two ranks work together in an algorithm. Each such pair has channels of its own,
+/// so that both ends agree on the order of what passes; and others for what is put, since these
+/// have no slots.
+class AgentPairs {
+public:
+  /// Each number stands for so many channels: of data, and of signals when it is there and when
+  /// it has been read.
+  static constexpr int64_t channelsOfMove = 3;
+  explicit AgentPairs(AlgorithmOp algorithm);
+  /// Whether there are other agents than 0.
+  bool any() const { return others; }
+  /// One number for a move's tag, its source's agent and one of the destination's.
+  int64_t tag(const MoveRef &move, int64_t dstAgent) const {
+    return move.tag + numbers.find(keyOf(move, dstAgent))->second * int64_t(tags);
+  }
+  int64_t tag(const MoveRef &move) const { return tag(move, move.dstAgents.front()); }
+  /// All numbers that `tag` gives are below.
+  uint64_t end() const { return llvm::SaturatingMultiply<uint64_t>(numbers.size(), tags); }
+
+private:
+  using Key = std::tuple<int64_t, int64_t, bool>;
+  static Key keyOf(const MoveRef &move, int64_t dstAgent) {
+    return {move.srcAgent, dstAgent, move.via == Via::Put};
+  }
+  void add(const MoveRef &move);
+
+  std::map<Key, int64_t> numbers;
+  uint64_t tags = 1; ///< of moves, from 0
+  bool others = false;
+};
+
 class Projector {
 public:
-  Projector(AlgorithmOp algorithm, llvm::ArrayRef<int64_t> ranks, int64_t slots, int64_t maxOps)
-      : algorithm(algorithm), context(algorithm.getContext()), ranks(ranks), slots(slots),
-        maxOps(maxOps) {}
+  Projector(AlgorithmOp algorithm, const AgentPairs &pairs, llvm::ArrayRef<int64_t> ranks,
+            int64_t slots, int64_t maxOps)
+      : algorithm(algorithm), pairs(pairs), context(algorithm.getContext()), ranks(ranks),
+        slots(slots), maxOps(maxOps) {}
 
   /// Writes `program` behind the algorithm. Unless the answer is Done it is unfinished
   /// and to be erased.
@@ -47,7 +81,9 @@ private:
     llvm::SmallVector<StepVariable> variables;
     llvm::SmallVector<mlir::AffineExpr> srcRank, srcChunk, dstRank, dstChunk;
     const BufferInfo *src, *dst;
+    bool isStaged() const { return move.via != Via::Direct && move.via != Via::Put; }
     bool isDirect() const { return move.via == Via::Direct; }
+    bool isPut() const { return move.via == Via::Put; }
   };
   enum class Role { Send, Receive, Local };
   /// What this rank does for one move: solved variables, loops over the free ones.
@@ -61,6 +97,7 @@ private:
   void createProgram(llvm::StringRef name);
   Control emitBlock(mlir::Block &block, mlir::OpBuilder &b);
   Control emitLoop(mlir::affine::AffineForOp loop, mlir::OpBuilder &b);
+  Control unroll(mlir::affine::AffineForOp loop, int64_t lower, int64_t upper, mlir::OpBuilder &b);
   Control emitStep(mlir::Operation &op, mlir::OpBuilder &b);
   Control emitSchedule(ScheduleOp op, mlir::OpBuilder &b);
   Control gather(mlir::Operation &op, llvm::ArrayRef<StepVariable> outer,
@@ -70,6 +107,8 @@ private:
   Control enumerateHalves(llvm::ArrayRef<StepMove> moves, std::vector<Half> &halves);
   Control emitHalves(llvm::ArrayRef<Half> halves, bool inOrder, mlir::OpBuilder &b,
                      mlir::Location loc);
+  static bool canAlternate(llvm::ArrayRef<const Half *> sends,
+                           llvm::ArrayRef<const Half *> receives);
   Control checkSize(mlir::Location loc);
 
   /// Constant value of all results combined, if they are constant.
@@ -92,6 +131,8 @@ private:
   void emitLocal(const Half &half, mlir::OpBuilder &b, const Substitution &loops);
   void emitSend(const Half &half, mlir::OpBuilder &b, const Substitution &loops);
   void emitReceive(const Half &half, mlir::OpBuilder &b, const Substitution &loops);
+  void emitPut(const Half &half, mlir::OpBuilder &b, const Substitution &loops);
+  void emitArrival(const Half &half, mlir::OpBuilder &b, const Substitution &loops);
   void emitRead(const Half &half, mlir::OpBuilder &b, const Substitution &loops);
   void emitSignal(const Half &half, bool ready, mlir::OpBuilder &b, const Substitution &loops);
   void emitWait(const Half &half, bool ready, mlir::OpBuilder &b, const Substitution &loops);
@@ -99,11 +140,21 @@ private:
   void emitCounter(const Half &half, Direction direction, bool ready, bool guards,
                    mlir::OpBuilder &b, const Substitution &loops);
   int64_t burst(const Half &half);
+  /// The agent that executes a half.
+  int64_t agentOf(const Half &half) const {
+    return half.role == Role::Receive ? half.move->move.dstAgents.front()
+                                      : half.move->move.srcAgent;
+  }
+  /// Notes on `op` which agent it is for.
+  void assign(mlir::Operation *op, const Half &half) { assign(op, agentOf(half)); }
+  void assign(mlir::Operation *op, int64_t agent);
 
   AlgorithmOp algorithm;
+  const AgentPairs &pairs;
   mlir::MLIRContext *context;
   llvm::ArrayRef<int64_t> ranks;
-  int64_t slots, maxOps, emitted = 0;
+  int64_t slots, maxOps, emitted = 0, arrivals = 0;
+  int64_t step = 0; ///< of the algorithm, if its loops are unrolled
 
   IndexSpace space;
   llvm::SmallVector<Interval> ranges;                ///< by dimension of `space`

@@ -7,10 +7,49 @@ using namespace mlir;
 
 namespace ccl {
 
-/// Tags of the channels that one move may need.
-static int64_t dataTag(int64_t tag) { return 3 * tag; }
-static int64_t readyTag(int64_t tag) { return 3 * tag + 1; }
-static int64_t doneTag(int64_t tag) { return 3 * tag + 2; }
+/// Tags of the channels that one move may need. What was put is told of where data would go.
+static int64_t dataTag(int64_t tag) { return AgentPairs::channelsOfMove * tag; }
+static int64_t readyTag(int64_t tag) { return dataTag(tag) + 1; }
+static int64_t doneTag(int64_t tag) { return dataTag(tag) + 2; }
+
+AgentPairs::AgentPairs(AlgorithmOp algorithm) {
+  algorithm.getBody().walk([&](Operation *op) {
+    if (auto move = getMove(op))
+      add(*move);
+    auto schedule = dyn_cast<ScheduleOp>(op);
+    if (!schedule)
+      return;
+    MoveRef row;
+    row.via = schedule.getVia();
+    row.tag = schedule.getTag();
+    const size_t rows = schedule.getRows().size() / ScheduleOp::rowSize;
+    for (size_t i = 0; i < rows; ++i) {
+      SmallVector<int64_t, 4> agents = schedule.getAgentsOf(i);
+      row.srcAgent = agents.front();
+      row.dstAgents.assign(agents.begin() + 1, agents.end());
+      add(row);
+    }
+  });
+}
+
+void AgentPairs::add(const MoveRef &move) {
+  tags = std::max(tags, uint64_t(move.tag) + 1);
+  others |= move.srcAgent != 0;
+  for (int64_t agent : move.dstAgents) {
+    others |= agent != 0;
+    numbers.try_emplace(keyOf(move, agent), int64_t(numbers.size()));
+  }
+}
+
+void Projector::assign(Operation *op, int64_t agent) {
+  if (!pairs.any())
+    return;
+  auto number = [&](int64_t value) {
+    return IntegerAttr::get(IntegerType::get(context, 64), value);
+  };
+  op->setAttr(agentAttr, number(agent));
+  op->setAttr(stepAttr, number(step));
+}
 
 //===----------------------------------------------------------------------===//
 // Emission
@@ -34,29 +73,48 @@ int64_t Projector::burst(const Half &half) {
   return sends;
 }
 
+/// Whether both halves of each move run in the same loops.
+bool Projector::canAlternate(ArrayRef<const Half *> sends, ArrayRef<const Half *> receives) {
+  auto same = [](const StepVariable &x, const StepVariable &y) {
+    return x.lower == y.lower && x.extent == y.extent && x.step == y.step;
+  };
+  return std::equal(sends.begin(), sends.end(), receives.begin(), receives.end(),
+                    [&](const Half *send, const Half *receive) {
+                      return send->move == receive->move &&
+                             std::equal(send->free.begin(), send->free.end(), receive->free.begin(),
+                                        receive->free.end(), same);
+                    });
+}
+
 Control Projector::emitHalves(ArrayRef<Half> halves, bool inOrder, OpBuilder &b, Location loc) {
-  SmallVector<const Half *> sends, receives, locals, reads, offers;
+  SmallVector<const Half *> sends, receives, locals, reads, offers, puts, arrivals;
   int64_t sendBurst = 0;
   for (const Half &half : halves) {
     if (half.role == Role::Local)
       locals.push_back(&half);
     else if (half.move->isDirect())
       (half.role == Role::Send ? offers : reads).push_back(&half);
+    else if (half.move->isPut())
+      (half.role == Role::Send ? puts : arrivals).push_back(&half);
     else
       (half.role == Role::Send ? sends : receives).push_back(&half);
-    if (half.role == Role::Send && !half.move->isDirect())
+    if (half.role == Role::Send && half.move->isStaged())
       sendBurst += burst(half);
   }
+  const bool sendsFirst = sendBurst <= slots || sends.empty() || receives.empty();
+  if (!sendsFirst && !inOrder && !canAlternate(sends, receives))
+    return Control::Singletons; // before anything is written
   emitted += halves.size();
   auto each = [&](ArrayRef<const Half *> list, auto emit) {
     for (const Half *half : list)
       nest(half->free, b, loc,
            [&](OpBuilder &in, const Substitution &loops) { emit(*half, in, loops); });
   };
+  // What is put waits for nothing.
+  each(puts, [&](const Half &h, OpBuilder &in, auto &l) { emitPut(h, in, l); });
   // Direct: offer all places first, then read, then wait for the readers.
   each(offers, [&](const Half &h, OpBuilder &in, auto &l) { emitSignal(h, true, in, l); });
 
-  bool sendsFirst = sendBurst <= slots || sends.empty() || receives.empty();
   if (sendsFirst) {
     each(sends, [&](const Half &h, OpBuilder &in, auto &l) { emitSend(h, in, l); });
     each(locals, [&](const Half &h, OpBuilder &in, auto &l) { emitLocal(h, in, l); });
@@ -65,25 +123,13 @@ Control Projector::emitHalves(ArrayRef<Half> halves, bool inOrder, OpBuilder &b,
     for (const Half &half : halves) {
       if (half.role == Role::Local)
         emitLocal(half, b, Substitution());
-      else if (!half.move->isDirect() && half.role == Role::Send)
+      else if (half.move->isStaged() && half.role == Role::Send)
         emitSend(half, b, Substitution());
-      else if (!half.move->isDirect())
+      else if (half.move->isStaged())
         emitReceive(half, b, Substitution());
     }
   } else {
     // More sends than slots: alternate the two halves of each move.
-    auto same = [](const Half *a, const Half *c) {
-      return a->move == c->move && a->free.size() == c->free.size() &&
-             llvm::all_of(llvm::zip_equal(a->free, c->free), [](auto pair) {
-               auto &[x, y] = pair;
-               return x.lower == y.lower && x.extent == y.extent && x.step == y.step;
-             });
-    };
-    if (sends.size() != receives.size())
-      return Control::Singletons;
-    for (auto [s, r] : llvm::zip_equal(sends, receives))
-      if (!same(s, r))
-        return Control::Singletons;
     each(locals, [&](const Half &h, OpBuilder &in, auto &l) { emitLocal(h, in, l); });
     for (auto [s, r] : llvm::zip_equal(sends, receives))
       nest(s->free, b, loc, [&, s = s, r = r](OpBuilder &in, const Substitution &loops) {
@@ -96,6 +142,7 @@ Control Projector::emitHalves(ArrayRef<Half> halves, bool inOrder, OpBuilder &b,
       });
   }
 
+  each(arrivals, [&](const Half &h, OpBuilder &in, auto &l) { emitArrival(h, in, l); });
   each(reads, [&](const Half &h, OpBuilder &in, auto &l) {
     emitWait(h, true, in, l);
     emitRead(h, in, l);
@@ -111,8 +158,9 @@ void Projector::nest(ArrayRef<StepVariable> free, OpBuilder &b, Location loc, Em
   for (const StepVariable &v : free)
     total *= v.extent;
   // Few chunks are written out, so that fusion can look through. Fused, b sends in a row
-  // take b + 1 slots.
-  if (total < slots) {
+  // take b + 1 slots. Agents get their instructions one by one.
+  if (total < slots || pairs.any()) {
+    emitted += total;
     for (int64_t i = 0; i < total; ++i) {
       int64_t rest = i;
       for (const StepVariable &v : llvm::reverse(free)) {
@@ -204,26 +252,56 @@ void Projector::emitLocal(const Half &half, OpBuilder &b, const Substitution &lo
   PlaceRef to = place(half.move->dst->value, half.move->dstChunk, half, loops);
   if (m.reduce)
     from.push_back(to);
-  createTransfer(b, m.op->getLoc(), m.reduce, from, to, m.count);
+  assign(createTransfer(b, m.op->getLoc(), m.reduce, from, to, m.count), half);
 }
 
 void Projector::emitSend(const Half &half, OpBuilder &b, const Substitution &loops) {
   const MoveRef &m = half.move->move;
   Location loc = m.op->getLoc();
-  Value to = channel(Direction::To, peerOf(half, loops), dataTag(m.tag), slots, b, loc);
-  createTransfer(b, loc, false, place(half.move->src->value, half.move->srcChunk, half, loops),
-                 channelPlace(to), m.count);
+  Value to = channel(Direction::To, peerOf(half, loops), dataTag(pairs.tag(m)), slots, b, loc);
+  PlaceRef from = place(half.move->src->value, half.move->srcChunk, half, loops);
+  assign(createTransfer(b, loc, false, from, channelPlace(to), m.count), half);
+}
+
+void Projector::emitPut(const Half &half, OpBuilder &b, const Substitution &loops) {
+  const MoveRef &m = half.move->move;
+  Location loc = m.op->getLoc();
+  AffineExpr peer = peerOf(half, loops);
+  Value theirs = peerBuffer(half.move->dst->value, peer, b, loc);
+  assign(createTransfer(b, loc, false,
+                        place(half.move->src->value, half.move->srcChunk, half, loops),
+                        place(theirs, half.move->dstChunk, half, loops), m.count),
+         half);
+  for (int64_t agent : m.dstAgents) {
+    Value told = channel(Direction::To, peer, dataTag(pairs.tag(m, agent)), 0, b, loc);
+    assign(b.create<SignalOp>(loc, told), half);
+  }
+}
+
+void Projector::emitArrival(const Half &half, OpBuilder &b, const Substitution &loops) {
+  const MoveRef &m = half.move->move;
+  Location loc = m.op->getLoc();
+  PlaceRef to = place(half.move->dst->value, half.move->dstChunk, half, loops);
+  for (int64_t agent : m.dstAgents) {
+    Value told =
+        channel(Direction::From, peerOf(half, loops), dataTag(pairs.tag(m, agent)), 0, b, loc);
+    auto wait = b.create<WaitOp>(loc, told, to.base, AffineMapAttr::get(to.map), to.operands,
+                                 b.getI64IntegerAttr(m.count));
+    wait->setAttr(arrivalAttr, b.getI64IntegerAttr(arrivals));
+    assign(wait, agent);
+  }
+  ++arrivals;
 }
 
 void Projector::emitReceive(const Half &half, OpBuilder &b, const Substitution &loops) {
   const MoveRef &m = half.move->move;
   Location loc = m.op->getLoc();
-  Value from = channel(Direction::From, peerOf(half, loops), dataTag(m.tag), slots, b, loc);
+  Value from = channel(Direction::From, peerOf(half, loops), dataTag(pairs.tag(m)), slots, b, loc);
   SmallVector<PlaceRef> sources{channelPlace(from)};
   PlaceRef to = place(half.move->dst->value, half.move->dstChunk, half, loops);
   if (m.reduce)
     sources.push_back(to);
-  createTransfer(b, loc, m.reduce, sources, to, m.count);
+  assign(createTransfer(b, loc, m.reduce, sources, to, m.count), half);
 }
 
 void Projector::emitRead(const Half &half, OpBuilder &b, const Substitution &loops) {
@@ -234,7 +312,7 @@ void Projector::emitRead(const Half &half, OpBuilder &b, const Substitution &loo
   PlaceRef to = place(half.move->dst->value, half.move->dstChunk, half, loops);
   if (m.reduce)
     sources.push_back(to);
-  createTransfer(b, loc, m.reduce, sources, to, m.count);
+  assign(createTransfer(b, loc, m.reduce, sources, to, m.count), half);
 }
 
 void Projector::emitSignal(const Half &half, bool ready, OpBuilder &b, const Substitution &loops) {
@@ -252,15 +330,16 @@ void Projector::emitCounter(const Half &half, Direction direction, bool ready, b
                             OpBuilder &b, const Substitution &loops) {
   const MoveRef &m = half.move->move;
   Location loc = m.op->getLoc();
-  int64_t tag = ready ? readyTag(m.tag) : doneTag(m.tag);
+  int64_t tag = ready ? readyTag(pairs.tag(m)) : doneTag(pairs.tag(m));
   Value end = channel(direction, peerOf(half, loops), tag, 0, b, loc);
   if (!guards) {
-    b.create<Op>(loc, end);
+    assign(b.create<Op>(loc, end), half);
     return;
   }
   PlaceRef p = place(half.move->src->value, half.move->srcChunk, half, loops);
-  b.create<Op>(loc, end, p.base, AffineMapAttr::get(p.map), p.operands,
-               b.getI64IntegerAttr(m.count));
+  assign(b.create<Op>(loc, end, p.base, AffineMapAttr::get(p.map), p.operands,
+                      b.getI64IntegerAttr(m.count)),
+         half);
 }
 
 } // namespace ccl

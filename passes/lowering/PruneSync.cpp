@@ -41,10 +41,14 @@ public:
       auto guarded = getGuardedPlace(inner);
       if (!guarded)
         return;
-      op->walk([&](TransferOp transfer) {
-        for (const PlaceRef &to : getToPlaces(transfer))
-          if (!to.isChannel() && !to.getPeer())
-            found |= mayTouch(*guarded, to, transfer.getCount(), loop, when);
+      op->walk([&](Operation *other) {
+        if (auto transfer = dyn_cast<TransferOp>(other)) {
+          for (const PlaceRef &to : getToPlaces(transfer))
+            if (!to.isChannel() && !to.getPeer())
+              found |= mayTouch(*guarded, to, transfer.getCount(), loop, when);
+        } else if (auto arrival = getGuardedPlace(other); arrival && arrival->arrives) {
+          found |= mayTouch(*guarded, arrival->place, arrival->count, loop, when);
+        }
       });
     });
     return found;
@@ -149,9 +153,8 @@ struct PruneSync : impl::CclPruneSyncBase<PruneSync> {
       auto contract = getModelContract(algorithm);
       if (failed(contract))
         return signalPassFailure();
-      auto inPlace = algorithm->getAttrOfType<BoolAttr>("ccl.in_place");
       for (ProgramOp program : programs) {
-        Conflicts conflicts(program, *contract, !inPlace || inPlace.getValue());
+        Conflicts conflicts(program, *contract, mayRunInPlace(algorithm));
         prune(program, conflicts);
       }
     }
@@ -171,8 +174,8 @@ struct PruneSync : impl::CclPruneSyncBase<PruneSync> {
 
   /// A signal or wait that guards a place, or a loop of nothing else.
   static bool isSyncOnly(Operation &op, bool signal) {
-    if (getGuardedPlace(&op))
-      return isa<SignalOp>(op) == signal;
+    if (auto guarded = getGuardedPlace(&op))
+      return !guarded->arrives && isa<SignalOp>(op) == signal;
     auto loop = dyn_cast<affine::AffineForOp>(op);
     if (!loop)
       return false;

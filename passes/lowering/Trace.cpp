@@ -7,8 +7,6 @@ using namespace mlir;
 
 namespace ccl {
 
-static constexpr uint64_t traceLimit = 1 << 21; // instructions, a fraction of a second
-
 /// The part of an index that depends on the rank, if it is `(part + rest) mod extent`
 /// with a rest that does not.
 static bool rankPart(AffineExpr index, int64_t extent, AffineExpr me, AffineExpr &part) {
@@ -61,15 +59,15 @@ static bool isShiftInvariant(ProgramOp program) {
   return !walk.wasInterrupted();
 }
 
-std::optional<SmallVector<int64_t>> representativeRanks(ProgramOp program) {
+std::optional<SmallVector<int64_t>> representativeRanks(ProgramOp program, uint64_t limit) {
   SmallVector<int64_t> ranks = program.getRankList();
   uint64_t instructions = 0;
   if (failed(
           forEachInstruction(program, ranks.front(), [&](Operation *, const model::Instruction &) {
-            return ++instructions < traceLimit;
+            return ++instructions < limit;
           })))
     return std::nullopt;
-  if (instructions * ranks.size() <= traceLimit)
+  if (instructions * ranks.size() <= limit)
     return ranks;
   if (program.getMe() && isShiftInvariant(program))
     return SmallVector<int64_t>{ranks.front()};
@@ -88,6 +86,12 @@ llvm::SmallBitVector buffersReadByPeers(ProgramOp program) {
       continue;
     SmallVector<BufferOp> buffers(other.getBody().getOps<BufferOp>());
     other.getBody().walk([&](PeerOp peer) {
+      // Peers that only put something there say so when it has arrived.
+      if (llvm::none_of(peer->getUses(), [](OpOperand &use) {
+            auto transfer = dyn_cast<TransferOp>(use.getOwner());
+            return !transfer || llvm::is_contained(transfer.getFrom(), use.get());
+          }))
+        return;
       unsigned number =
           llvm::find(buffers, peer.getBuffer().getDefiningOp<BufferOp>()) - buffers.begin();
       if (number < read.size())
@@ -95,6 +99,37 @@ llvm::SmallBitVector buffersReadByPeers(ProgramOp program) {
     });
   }
   return read;
+}
+
+std::optional<SmallVector<int64_t>> fewRepresentativeRanks(ProgramOp program) {
+  for (uint64_t limit : {traceLimit >> 5, traceLimit << 1}) // of more nothing is proved
+    if (auto ranks = representativeRanks(program, limit))
+      return ranks;
+  return std::nullopt;
+}
+
+PlaceNumbers::PlaceNumbers(ProgramOp program, const model::Contract &contract, bool inPlace)
+    : contract(contract), inPlace(inPlace) {
+  if (inPlace)
+    end = contract.inOutChunks();
+  for (auto buffer : program.getBody().getOps<BufferOp>()) {
+    buffers.push_back({buffer.getRole(), end});
+    end += product(*buffer.getChunkShape());
+  }
+}
+
+int64_t PlaceNumbers::of(int64_t rank, int64_t buffer, int64_t chunk) const {
+  const Buffer &b = buffers[size_t(buffer)];
+  if (inPlace && b.role == BufferRole::In)
+    return contract.inPosition(rank, chunk);
+  if (inPlace && b.role == BufferRole::Out)
+    return contract.outPosition(rank, chunk);
+  return b.begin + chunk;
+}
+
+bool mayRunInPlace(AlgorithmOp algorithm) {
+  auto holds = algorithm->getAttrOfType<BoolAttr>("ccl.in_place");
+  return !holds || holds.getValue();
 }
 
 Overlap compare(BufferOp buffer, ArrayRef<AffineExpr> a, ArrayRef<AffineExpr> b) {

@@ -15,7 +15,12 @@ namespace ccl {
 /// Ranks whose traces decide for all ranks of `program`: all of them if that is cheap,
 /// one if ranks differ by a shift of every buffer's chunks, which keeps all relations
 /// between places. Nothing if neither holds.
-std::optional<llvm::SmallVector<int64_t>> representativeRanks(ProgramOp program);
+/// Cheap is up to `limit` instructions; the default takes a fraction of a second.
+constexpr uint64_t traceLimit = uint64_t(1) << 21;
+std::optional<llvm::SmallVector<int64_t>> representativeRanks(ProgramOp program,
+                                                              uint64_t limit = traceLimit);
+/// The same for what takes longer: one rank rather than many, and many rather than none.
+std::optional<llvm::SmallVector<int64_t>> fewRepresentativeRanks(ProgramOp program);
 
 /// The programs that passes may rewrite: those of a `lowered` algorithm stay as they are.
 llvm::SmallVector<ProgramOp> programsToLower(AlgorithmOp algorithm);
@@ -28,6 +33,28 @@ llvm::SmallBitVector buffersReadByPeers(ProgramOp program);
 enum class Overlap { Same, Distinct, Unknown };
 Overlap compare(BufferOp buffer, llvm::ArrayRef<mlir::AffineExpr> a,
                 llvm::ArrayRef<mlir::AffineExpr> b);
+
+/// Numbers the places of a rank, and those of `in` and `out` in place by where they lie in the
+/// larger of both.
+class PlaceNumbers {
+public:
+  PlaceNumbers(ProgramOp program, const model::Contract &contract, bool inPlace);
+  int64_t of(int64_t rank, int64_t buffer, int64_t chunk) const;
+  int64_t size() const { return end; }
+
+private:
+  struct Buffer {
+    BufferRole role;
+    int64_t begin; ///< the number of its first place
+  };
+  const model::Contract &contract;
+  llvm::SmallVector<Buffer> buffers;
+  int64_t end = 0;
+  bool inPlace;
+};
+
+/// Whether `in` and `out` may be one memory: unless that form was disproved.
+bool mayRunInPlace(AlgorithmOp algorithm);
 
 /// On programs that were projected, until they are final.
 constexpr llvm::StringLiteral projectedProgram = "ccl.projected";

@@ -106,7 +106,7 @@ void AlgorithmBuilder::move(const Spot &from, const Spot &into, int64_t count) {
   SmallVector<Value> fromOperands, intoOperands;
   AffineMap fromMap = place(from, fromOperands), intoMap = place(into, intoOperands);
   builder.create<MoveOp>(loc, from.buffer, fromMap, fromOperands, into.buffer, intoMap,
-                         intoOperands, uint64_t(count), ViaAttr());
+                         intoOperands, count);
 }
 
 void AlgorithmBuilder::copy(const Spot &from, const Spot &into, int64_t count) {
@@ -125,7 +125,7 @@ void AlgorithmBuilder::copyTable(Buffer from, Buffer into, ArrayRef<Row> rows) {
   auto type =
       RankedTensorType::get({int64_t(rows.size()), ScheduleOp::rowSize}, builder.getI64Type());
   builder.create<ScheduleOp>(loc, ValueRange{from.getValue(), into.getValue()},
-                             DenseElementsAttr::get(type, ArrayRef<int64_t>(table)), ViaAttr());
+                             DenseElementsAttr::get(type, ArrayRef<int64_t>(table)));
 }
 
 void AlgorithmBuilder::applyAlong(AlgorithmOp callee, StringRef axis, Buffer x) {

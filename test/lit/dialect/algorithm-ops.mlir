@@ -86,3 +86,19 @@ ccl.algorithm @free implements #ccl.contract<custom> {
 ccl.algorithm @rows implements #ccl.contract<custom, sum, in = 1, out = 1,
                                              rows = [0, 0, 0, 0,  0, 0, 1, 0]> {
 }
+
+// Agents; what is put may have several at the destination.
+// CHECK-LABEL: @agents
+// CHECK: ccl.copy %x[0, 0] into %x[1, 1] agents(3 to 0)
+// CHECK: ccl.copy %x[0, 0] into %x[1, 2] x 2 via put agents(0 to 2, 1) tag 4
+// CHECK: ccl.copy %x[1, 0] into %x[0, 1] via put{{$}}
+// CHECK: ccl.reduce %x[1, 1] into %x[0, 0] via staged agents(1 to 1)
+// CHECK: ccl.schedule %x dense<{{.*}}> : tensor<2x9xi64> via put agents dense<{{\[\[}}0, 1, 2], [3, 0, -1]]> : tensor<2x3xi64> tag 1
+ccl.algorithm @agents implements #ccl.contract<custom, sum> {
+  %x = ccl.buffer inout ranks(2) chunks(4)
+  ccl.copy %x[0, 0] into %x[1, 1] agents(3 to 0)
+  ccl.copy %x[0, 0] into %x[1, 2] x 2 via put agents(0 to 2, 1) tag 4
+  ccl.copy %x[1, 0] into %x[0, 1] via put
+  ccl.reduce %x[1, 1] into %x[0, 0] via staged agents(1 to 1)
+  ccl.schedule %x dense<[[0, 0, 0, 0, 0, 1, 0, 1, 1], [1, 0, 1, 0, 0, 0, 0, 1, 1]]> : tensor<2x9xi64> via put agents dense<[[0, 1, 2], [3, 0, -1]]> : tensor<2x3xi64> tag 1
+}

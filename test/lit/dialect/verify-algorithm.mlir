@@ -444,3 +444,83 @@ ccl.algorithm @buffer_rank_limit implements #ccl.contract<custom> {
   // expected-error @below {{has more than 16777216 ranks}}
   %x = ccl.buffer inout ranks(4097, 4096) chunks(1)
 }
+
+// -----
+
+ccl.algorithm @copy_c7 implements #ccl.contract<custom> {
+  %x = ccl.buffer inout ranks(2) chunks(1)
+  // expected-error @below {{agent 1024 is outside [0, 1023]}}
+  ccl.copy %x[0, 0] into %x[1, 0] agents(0 to 1024)
+}
+
+// -----
+
+ccl.algorithm @copy_c7_negative implements #ccl.contract<custom> {
+  %x = ccl.buffer inout ranks(2) chunks(1)
+  // expected-error @below {{agent -1 is outside [0, 1023]}}
+  ccl.copy %x[0, 0] into %x[1, 0] agents(-1 to 0)
+}
+
+// -----
+
+ccl.algorithm @copy_c7_several implements #ccl.contract<custom> {
+  %x = ccl.buffer inout ranks(2) chunks(1)
+  // expected-error @below {{has 3 agents: needs the source's and the destination's, and takes more of the destination only with put}}
+  ccl.copy %x[0, 0] into %x[1, 0] via staged agents(0 to 1, 2)
+}
+
+// -----
+
+ccl.algorithm @copy_c7_twice implements #ccl.contract<custom> {
+  %x = ccl.buffer inout ranks(2) chunks(1)
+  // expected-error @below {{names agent 2 of the destination twice}}
+  ccl.copy %x[0, 0] into %x[1, 0] via put agents(2 to 2, 1, 2)
+}
+
+// -----
+
+ccl.algorithm @copy_c8 implements #ccl.contract<custom, sum> {
+  %x = ccl.buffer inout ranks(2) chunks(1)
+  // expected-error @below {{'ccl.reduce' op reduces, and only copies go by put}}
+  ccl.reduce %x[0, 0] into %x[1, 0] via put
+}
+
+// -----
+
+ccl.algorithm @schedule_c1_agents implements #ccl.contract<custom> {
+  %x = ccl.buffer inout ranks(2) chunks(1)
+  // expected-error @below {{agents are a tensor<NxMxi64> with as many rows as the table and at least two columns, got 'tensor<2x2xi64>'}}
+  ccl.schedule %x dense<[[0, 0, 0, 0, 0, 1, 0, 0, 1]]> : tensor<1x9xi64> agents dense<0> : tensor<2x2xi64>
+}
+
+// -----
+
+ccl.algorithm @schedule_c3 implements #ccl.contract<custom> {
+  %x = ccl.buffer inout ranks(2) chunks(1)
+  // expected-error @below {{row 0: agent 1024 is outside [0, 1023]}}
+  ccl.schedule %x dense<[[0, 0, 0, 0, 0, 1, 0, 0, 1]]> : tensor<1x9xi64> agents dense<[[0, 1024]]> : tensor<1x2xi64>
+}
+
+// -----
+
+ccl.algorithm @schedule_c3_none implements #ccl.contract<custom> {
+  %x = ccl.buffer inout ranks(2) chunks(1)
+  // expected-error @below {{row 0: no agent of the destination}}
+  ccl.schedule %x dense<[[0, 0, 0, 0, 0, 1, 0, 0, 1]]> : tensor<1x9xi64> agents dense<[[0, -1]]> : tensor<1x2xi64>
+}
+
+// -----
+
+ccl.algorithm @schedule_c3_several implements #ccl.contract<custom> {
+  %x = ccl.buffer inout ranks(2) chunks(1)
+  // expected-error @below {{row 0: several agents of the destination, without put}}
+  ccl.schedule %x dense<[[0, 0, 0, 0, 0, 1, 0, 0, 1]]> : tensor<1x9xi64> agents dense<[[0, 1, 2]]> : tensor<1x3xi64>
+}
+
+// -----
+
+ccl.algorithm @schedule_c3_put implements #ccl.contract<custom, sum> {
+  %x = ccl.buffer inout ranks(2) chunks(1)
+  // expected-error @below {{row 0: reduces, and only copies go by put}}
+  ccl.schedule %x dense<[[0, 1, 0, 0, 0, 1, 0, 0, 1]]> : tensor<1x9xi64> via put
+}

@@ -16,7 +16,7 @@ BELOW = {
     "runtime": ["runtime/plan", "dialect/model"],
     "passes": ["dialect", "passes/synthesis/solver"],
     "dialect": ["dialect/model"],
-    "passes/synthesis/solver": ["dialect/model"],
+    "passes/synthesis/solver": ["dialect/simulate"],
     "runtime/plan": ["dialect/model"],
     "dialect/simulate": ["dialect/bound"],
     "dialect/bound": ["dialect/model"],

@@ -1,0 +1,140 @@
+//===- Plan.cpp -----------------------------------------------------------===//
+#include "passes/synthesis/Plan.h"
+
+#include "passes/synthesis/PlanClock.h"
+#include "passes/synthesis/PlanSearch.h"
+
+#include <fmt/format.h>
+
+namespace ccl {
+
+llvm::ArrayRef<model::Collective> plannedCollectives() {
+  static constexpr model::Collective list[] = {
+      model::Collective::AllGather, model::Collective::ReduceScatter, model::Collective::AllReduce,
+      model::Collective::Broadcast, model::Collective::Reduce};
+  return list;
+}
+
+std::string PlanRequest::check(const model::Topology &topology) const {
+  if (!llvm::is_contained(plannedCollectives(), generator.collective))
+    return fmt::format("there are no plans for {}", model::name(generator.collective));
+  if (topology.ranks() < 2)
+    return "one rank has nothing to send";
+  if (generator.ranks != topology.ranks())
+    return fmt::format("{} ranks are asked for, the topology has {}", generator.ranks,
+                       topology.ranks());
+  if (generator.root < 0 || generator.root >= generator.ranks)
+    return fmt::format("root {}: ranks are 0 to {}", generator.root, generator.ranks - 1);
+  if (generator.root != 0 && !model::hasRoot(generator.collective))
+    return fmt::format("{} has no root", model::name(generator.collective));
+  if (std::string wrong = topology.check(); !wrong.empty())
+    return wrong;
+  if (bytes.empty() || llvm::any_of(bytes, [](int64_t size) { return size <= 0; }))
+    return "sizes have to be positive";
+  return "";
+}
+
+namespace {
+class Planner {
+public:
+  Planner(mlir::MLIRContext &context, const model::Topology &topology, const PlanRequest &request)
+      : context(context), topology(topology), request(request) {}
+
+  PlanReport run() {
+    findBound();
+    solver::Network::Options options;
+    options.symmetric = request.symmetric && !isRooted(request.generator.collective);
+    const solver::Network network(topology, options);
+    report.symmetric = network.isSymmetric();
+    Packings packings(network, request, report.bound.attained);
+    {
+      PlanClock clock(report.seconds.pack);
+      report.error = packings.find();
+    }
+    for (const Packing &packing : packings.best())
+      report.trades.push_back({packing.height, packing.chunks, ratioOf(packing)});
+    if (report.error.empty())
+      search(network, packings.best());
+    if (report.error.empty())
+      takeModules();
+    report.stopped = request.isOver();
+    return std::move(report);
+  }
+
+private:
+  double ratioOf(const Packing &packing) const { return packing.fluidGBps / report.bound.algbw; }
+
+  void findBound() {
+    PlanClock clock(report.seconds.bound);
+    request.tell("bound");
+    model::BoundOptions options;
+    options.root = request.generator.root;
+    options.seconds = request.boundSeconds;
+    report.bound = *model::bandwidthBound(topology, request.generator.collective, options);
+    lines = model::timeLines(topology, report.bound);
+  }
+
+  /// Large sizes first: if time runs out, small ones use their programs.
+  void search(const solver::Network &network, const std::vector<Packing> &packings) {
+    PlanSearch search(context, topology, network, packings, request, report.seconds);
+    std::vector<size_t> order(request.bytes.size());
+    for (size_t i = 0; i < order.size(); ++i)
+      order[i] = i;
+    llvm::sort(order, [&](size_t a, size_t b) {
+      return std::pair(request.bytes[b], a) < std::pair(request.bytes[a], b);
+    });
+    report.sizes.resize(order.size());
+    for (size_t i : order) {
+      std::optional<PlanTrial> best =
+          search.best(request.bytes[i], model::timeBound(lines, request.bytes[i]));
+      report.simulated = search.getSimulated(), report.rejected = search.getRejected();
+      if (!best) {
+        report.error = search.getError(), report.broken = true;
+        return;
+      }
+      SizePlan &size = report.sizes[i];
+      size.bytes = best->bytes, size.count = best->count, size.us = best->us;
+      size.algbw = double(best->bytes) / best->us / 1e3;
+      size.boundUs = model::timeBound(lines, best->bytes);
+      size.algorithm = numberOf(*best, packings[best->shape.packing]);
+    }
+  }
+
+  size_t numberOf(const PlanTrial &trial, const Packing &packing) {
+    for (size_t i = 0; i < programs.size(); ++i)
+      if (programs[i] == trial.program)
+        return i;
+    programs.push_back(trial.program);
+    PlannedAlgorithm &algorithm = report.algorithms.emplace_back();
+    algorithm.chunks = packing.chunks, algorithm.pieces = trial.shape.pieces;
+    algorithm.agents = trial.shape.agents, algorithm.height = packing.height;
+    algorithm.fluidRatio = ratioOf(packing);
+    algorithm.moves = trial.program->getMoves();
+    return programs.size() - 1;
+  }
+
+  void takeModules() {
+    for (size_t i = 0; i < programs.size(); ++i) {
+      PlannedAlgorithm &algorithm = report.algorithms[i];
+      algorithm.minSlots = programs[i]->getMinSlots();
+      algorithm.remark = programs[i]->getRemark();
+      algorithm.module = programs[i]->takeModule();
+      algorithm.name = (*algorithm.module->getOps<AlgorithmOp>().begin()).getSymName().str();
+    }
+  }
+
+  mlir::MLIRContext &context;
+  const model::Topology &topology;
+  const PlanRequest &request;
+  PlanReport report;
+  std::vector<model::TimeLine> lines;
+  std::vector<std::shared_ptr<PlanProgram>> programs; ///< as report.algorithms
+};
+} // namespace
+
+PlanReport plan(mlir::MLIRContext &context, const model::Topology &topology,
+                const PlanRequest &request) {
+  return Planner(context, topology, request).run();
+}
+
+} // namespace ccl

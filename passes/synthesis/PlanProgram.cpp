@@ -1,0 +1,168 @@
+//===- PlanProgram.cpp ----------------------------------------------------===//
+#include "passes/synthesis/PlanProgram.h"
+
+#include "passes/Pipelines.h"
+#include "passes/checks/CheckProofs.h"
+#include "passes/synthesis/PlanClock.h"
+
+#include <fmt/format.h>
+
+using namespace mlir;
+
+namespace ccl {
+
+namespace {
+/// The first error, instead of all of them on stderr.
+class FirstError {
+public:
+  explicit FirstError(MLIRContext *context)
+      : handler(context, [this](Diagnostic &diagnostic) {
+          if (diagnostic.getSeverity() == DiagnosticSeverity::Error && text.empty())
+            text = diagnostic.str();
+          return success();
+        }) {}
+  std::string take(std::string fallback) { return text.empty() ? fallback : std::move(text); }
+
+private:
+  std::string text;
+  ScopedDiagnosticHandler handler;
+};
+} // namespace
+
+static std::string nameOf(const PlanRequest &request, const Packing &packing,
+                          const PlanShape &shape) {
+  std::string name =
+      fmt::format("{}_k{}_height{}_pieces{}", model::name(request.generator.collective),
+                  packing.chunks, packing.height, shape.pieces);
+  return shape.agents > 1 ? name + fmt::format("_agents{}", shape.agents) : name;
+}
+
+/// Every tree once for each piece, with the order in which agents work.
+static TreeAlgorithm cut(const solver::Network &network, const Packing &packing,
+                         const PlanShape &shape, const PlanRequest &request, int64_t bytes,
+                         solver::Forest &forest) {
+  TreeAlgorithm trees;
+  trees.request = request.generator;
+  trees.chunksPerShard = packing.chunks * shape.pieces;
+  trees.lanes = shape.agents;
+  solver::OrderProblem order;
+  order.lanes = shape.agents;
+  order.megabytes = double(bytes) / 1e6 / packing.allChunks / shape.pieces;
+  const size_t up = packing.upTrees();
+  const bool both = up > 0 && up < packing.forest.trees.size();
+  for (size_t t = 0; t < packing.forest.trees.size(); ++t)
+    for (int32_t piece = 0; piece < shape.pieces; ++piece) {
+      const size_t chunk = (t < up ? t : t - up) * size_t(shape.pieces) + size_t(piece);
+      trees.chunks.push_back(int32_t(chunk));
+      order.piece.push_back(piece);
+      order.after.push_back(both && t >= up ? int32_t(chunk) : -1);
+      forest.trees.push_back(packing.forest.trees[t]);
+    }
+  trees.hops = solver::order(network, forest, order);
+  return trees;
+}
+
+std::optional<PlanProgram> PlanProgram::make(MLIRContext &context, const solver::Network &network,
+                                             const Packing &packing, const PlanShape &shape,
+                                             const PlanRequest &request, int64_t bytes,
+                                             PlanSeconds &seconds, std::string &why) {
+  PlanProgram program;
+  FirstError error(&context);
+  {
+    PlanClock clock(seconds.order);
+    solver::Forest forest;
+    const TreeAlgorithm trees = cut(network, packing, shape, request, bytes, forest);
+    program.module = ModuleOp::create(UnknownLoc::get(&context));
+    writeTrees(*program.module, nameOf(request, packing, shape), network, forest, trees);
+    program.moves = trees.hops.size() * (network.isSymmetric() ? uint64_t(network.ranks()) : 1);
+  }
+  PlanClock clock(seconds.lower);
+  if (succeeded(program.lower(request.slots)))
+    return program;
+  why = error.take("it cannot be lowered");
+  return std::nullopt;
+}
+
+AlgorithmOp PlanProgram::algorithm() { return *lowered->getOps<AlgorithmOp>().begin(); }
+
+LogicalResult PlanProgram::lower(int32_t slots) {
+  lowered = OwningOpRef<ModuleOp>(module->clone());
+  LoweringOptions options;
+  options.slots = slots;
+  if (failed(runPipeline(*lowered, buildAlgorithmPipeline, options)))
+    return failure();
+  FailureOr<model::Contract> promised = getModelContract(algorithm());
+  if (failed(promised))
+    return failure();
+  contract = std::move(*promised);
+  // Programs depend on whether the in-place form holds; of many moves, one rank's program has to
+  // show it.
+  if (moves <= manyToProve) {
+    FailureOr<model::AlgorithmReport> report = checkAlgorithm(algorithm());
+    if (failed(report))
+      return failure();
+    disjoint = report->ok(), inPlace = report->inPlace;
+  }
+  if (failed(runPipeline(*lowered, buildLoweringPipeline, options)))
+    return failure();
+  LocationTable locations;
+  std::string asymmetric;
+  FailureOr<std::optional<SymmetricProgram>> found =
+      findSymmetry(algorithm(), locations, asymmetric);
+  if (failed(found))
+    return failure();
+  one = std::move(*found);
+  return one ? success() : expandAll();
+}
+
+LogicalResult PlanProgram::expandAll() {
+  LocationTable locations;
+  FailureOr<model::Program> programs = expandPrograms(algorithm(), locations);
+  if (failed(programs))
+    return failure();
+  all = std::move(*programs);
+  return success();
+}
+
+model::SimulateReport PlanProgram::simulate(const model::Topology &topology,
+                                            const PlanRequest &request, int64_t bytes) {
+  model::SimulateOptions options;
+  options.model = request.model;
+  options.elementBytes = request.elementBytes;
+  options.count = model::countFor(contract, bytes, request.elementBytes);
+  options.batchOrder = model::BatchOrder::Agent;
+  if (one)
+    if (auto report =
+            model::simulateSymmetric(one->rankZero, contract, one->symmetry, topology, options))
+      return std::move(*report);
+  FirstError error(module->getContext());
+  if (!all && failed(expandAll())) {
+    model::SimulateReport none;
+    none.faults.emplace_back().message = error.take("it cannot be expanded");
+    return none;
+  }
+  return model::simulate(*all, contract, topology, options);
+}
+
+const std::string &PlanProgram::prove() {
+  if (!verdict)
+    verdict = findFault();
+  return *verdict;
+}
+
+std::string PlanProgram::findFault() {
+  FirstError error(module->getContext());
+  ProgramProof proof(algorithm());
+  FailureOr<std::optional<FormsReport>> forms = proof.checkForms(disjoint, inPlace);
+  if (failed(forms))
+    return error.take("it cannot be proved");
+  if (!*forms)
+    return proof.obstacle();
+  remark = proof.remark();
+  minSlots = (*forms)->minSlots;
+  if ((*forms)->disjoint || (*forms)->inPlace)
+    return "";
+  return (*forms)->faults.empty() ? "it is wrong" : (*forms)->faults.front().message;
+}
+
+} // namespace ccl

@@ -1,0 +1,57 @@
+//===- PlanProgram.h - A shape of a plan as a program ---------------------------===//
+#pragma once
+
+#include "passes/synthesis/PlanPackings.h"
+
+#include "dialect/simulate/Simulate.h"
+#include "passes/lowering/Symmetry.h"
+#include "passes/synthesis/TreeAlgorithm.h"
+
+namespace ccl {
+
+struct PlanShape {
+  size_t packing = 0;
+  int32_t pieces = 1, agents = 1;
+  friend auto operator<=>(const PlanShape &, const PlanShape &) = default;
+};
+
+/// An algorithm, and what it is lowered to.
+class PlanProgram {
+public:
+  /// Nothing: `why` says what is wrong with it.
+  static std::optional<PlanProgram> make(mlir::MLIRContext &context, const solver::Network &network,
+                                         const Packing &packing, const PlanShape &shape,
+                                         const PlanRequest &request, int64_t bytes,
+                                         PlanSeconds &seconds, std::string &why);
+
+  /// For `bytes` of nccl-tests' size, or what the next whole shards make.
+  model::SimulateReport simulate(const model::Topology &topology, const PlanRequest &request,
+                                 int64_t bytes);
+  /// "", or what is wrong.
+  const std::string &prove();
+
+  const model::Contract &getContract() const { return contract; }
+  uint64_t getMoves() const { return moves; }
+  /// Once proved: of staged channels, that it needs.
+  int32_t getMinSlots() const { return minSlots; }
+  const std::string &getRemark() const { return remark; }
+  mlir::OwningOpRef<mlir::ModuleOp> takeModule() { return std::move(module); }
+
+private:
+  AlgorithmOp algorithm();
+  mlir::LogicalResult lower(int32_t slots);
+  mlir::LogicalResult expandAll();
+  std::string findFault();
+
+  mlir::OwningOpRef<mlir::ModuleOp> module, lowered;
+  model::Contract contract;
+  uint64_t moves = 0;
+  bool disjoint = true, inPlace = true; ///< forms that may hold
+  std::optional<SymmetricProgram> one;
+  std::optional<model::Program> all;
+  std::string remark;
+  int32_t minSlots = 0;
+  std::optional<std::string> verdict;
+};
+
+} // namespace ccl

@@ -1,0 +1,73 @@
+//===- PlanSearch.h - The best shape for a size --------------------------------===//
+#pragma once
+
+#include "passes/synthesis/PlanProgram.h"
+
+#include <map>
+#include <memory>
+
+namespace ccl {
+
+/// What a shape came to; proved.
+struct PlanTrial {
+  PlanShape shape;
+  int64_t bytes = 0, count = 0;
+  double us = 0;
+  std::shared_ptr<PlanProgram> program;
+};
+
+/// Judges shapes by a formula, and the promising ones by simulation.
+class PlanSearch {
+public:
+  PlanSearch(mlir::MLIRContext &context, const model::Topology &topology,
+             const solver::Network &network, const std::vector<Packing> &packings,
+             const PlanRequest &request, PlanSeconds &seconds)
+      : context(context), topology(topology), network(network), packings(packings),
+        request(request), seconds(seconds) {}
+
+  /// Once the request is over nothing new is lowered, unless there is nothing yet. Stops early at
+  /// `goalUs`. Nothing: `error` says what is wrong with the first one that was tried.
+  std::optional<PlanTrial> best(int64_t bytes, double goalUs);
+
+  const std::string &getError() const { return error; }
+  int64_t getSimulated() const { return simulated; }
+  /// Shapes that are stuck, or that the proof refuses.
+  int64_t getRejected() const { return rejected; }
+
+  /// Microseconds by formula: work of the busiest limit, and what the pipeline takes to fill.
+  double estimate(const PlanShape &shape, int64_t bytes) const;
+
+private:
+  /// Of the busiest limit.
+  double workUs(const Packing &packing, int64_t bytes) const;
+  std::vector<PlanShape> shortlist(int64_t bytes) const;
+  std::vector<PlanShape> neighbours(const PlanShape &shape) const;
+  bool isSmall(const PlanShape &shape) const;
+  bool attempt(const PlanShape &shape, int64_t bytes);
+  void retry(const std::vector<PlanShape> &list, int64_t bytes);
+  void climb(size_t packing, int64_t bytes, double goalUs);
+  void judge(const PlanShape &shape, const std::shared_ptr<PlanProgram> &program, int64_t bytes);
+  void reject(const std::string &why);
+  void dropOthers(bool sizeEnds);
+
+  mlir::MLIRContext &context;
+  const model::Topology &topology;
+  const solver::Network &network;
+  const std::vector<Packing> &packings;
+  const PlanRequest &request;
+  PlanSeconds &seconds;
+  std::string error;
+  int64_t simulated = 0, rejected = 0;
+
+  std::optional<PlanTrial> leader; ///< of this size
+  std::optional<PlanTrial> greedy; ///< the best that needs more slots than there should be
+  struct Step {
+    PlanShape shape;
+    double us = 0;
+  };
+  std::map<size_t, Step> steps;    ///< by packing: its best, for this size
+  std::map<PlanShape, bool> tried; ///< for this size
+  std::map<PlanShape, std::shared_ptr<PlanProgram>> made;
+};
+
+} // namespace ccl

@@ -1,0 +1,135 @@
+#include "passes/synthesis/solver/Order.h"
+#include "passes/synthesis/solver/Pairs.h"
+#include "test/unit/solver/Cases.h"
+
+#include <doctest/doctest.h>
+
+using namespace cases;
+using solver::Forest;
+using solver::Hop;
+using solver::Network;
+using solver::OrderProblem;
+
+namespace {
+
+struct Pieces {
+  Forest forest;
+  OrderProblem problem;
+};
+
+Pieces inPieces(const Forest &forest, int32_t pieces) {
+  Pieces result;
+  for (const solver::Tree &tree : forest.trees)
+    for (int32_t piece = 0; piece < pieces; ++piece) {
+      result.forest.trees.push_back(tree);
+      result.problem.piece.push_back(piece);
+    }
+  return result;
+}
+
+/// Share of the bound that the list schedule reaches.
+double share(const std::string &name, int32_t k, int32_t slack, int32_t pieces, int32_t lanes,
+             bool up) {
+  const Topology t = named(name);
+  const Network network(t);
+  solver::PackProblem problem = rootedEverywhere(network, k, up, slack);
+  problem.goal = boundUs(t, up ? Collective::ReduceScatter : Collective::AllGather,
+                         double(network.ranks()) * k);
+  Pieces p = inPieces(pack(network, problem), pieces);
+  p.problem.lanes = lanes;
+  REQUIRE(p.problem.check(p.forest) == "");
+  const std::vector<Hop> hops = order(network, p.forest, p.problem);
+  REQUIRE(verify(network, p.forest, p.problem, hops) == "");
+  return problem.goal * pieces / finish(hops);
+}
+
+} // namespace
+
+TEST_CASE("orders are near the bound") {
+  for (bool up : {false, true}) {
+    CAPTURE(up);
+    CHECK(share("ring:8", 2, 1, 16, 1, up) > 0.999);
+    CHECK(share("torus:4x4", 4, 0, 4, 1, up) > 0.98);
+    CHECK(share("dgx1", 6, 1, 16, 1, up) > 0.98);
+    CHECK(share("dgxa100:4", 2, 3, 16, 1, up) > 0.98);
+    CHECK(share("ndv2:2", 2, 3, 16, 1, up) > 0.97);
+    CHECK(share("ndv2:4", 2, 1, 16, 1, up) > 0.97);
+    CHECK(share("mi250:2", 7, 8, 16, 4, up) > 0.95);
+  }
+}
+
+TEST_CASE("runs back and forth do no harm, and are the same again") {
+  const Topology t = named("mi250:2");
+  const Network network(t, {.symmetric = false, .forbidden = {}});
+  Pieces p = inPieces(pack(network, rootedEverywhere(network, 7, false, 8)), 4);
+  p.problem.lanes = 2;
+  const std::vector<Hop> many = order(network, p.forest, p.problem);
+  p.problem.passes = 1;
+  const std::vector<Hop> once = order(network, p.forest, p.problem);
+  p.problem.passes = OrderProblem().passes;
+  p.problem.deadline = std::chrono::steady_clock::now();
+  CHECK(finish(order(network, p.forest, p.problem)) == finish(once));
+  p.problem.deadline = OrderProblem().deadline;
+  const std::vector<Hop> again = order(network, p.forest, p.problem);
+  CHECK(finish(many) < finish(once));
+  REQUIRE(many.size() == again.size());
+  for (size_t i = 0; i < many.size(); ++i) {
+    CHECK(many[i].tree == again[i].tree);
+    CHECK(many[i].rank == again[i].rank);
+    CHECK(many[i].start == again[i].start);
+  }
+}
+
+TEST_CASE("pairs: what comes down waits for what goes up") {
+  const Network network(named("mesh:4x4"), {.symmetric = false, .forbidden = {}});
+  const Forest forest = packPairs(network, {8, 4, 5000});
+  OrderProblem problem;
+  for (int32_t t = 0; t < int32_t(forest.trees.size()); ++t)
+    problem.after.push_back(t % 2 == 1 ? t - 1 : -1);
+  REQUIRE(problem.check(forest) == "");
+  std::vector<Hop> hops = order(network, forest, problem);
+  CHECK(verify(network, forest, problem, hops) == "");
+  double up = 0, down = 1e30;
+  for (const Hop &hop : hops) {
+    if (hop.tree == 0)
+      up = std::max(up, hop.end);
+    if (hop.tree == 1)
+      down = std::min(down, hop.start);
+  }
+  CHECK(up <= down);
+}
+
+TEST_CASE("verify finds what is wrong") {
+  const Network network(named("ring:4"), {.symmetric = false, .forbidden = {}});
+  const Forest forest = pack(network, rootedEverywhere(network, 1, false, 1));
+  const OrderProblem problem;
+  const std::vector<Hop> good = order(network, forest, problem);
+  REQUIRE(verify(network, forest, problem, good) == "");
+  std::vector<Hop> hops = good;
+  hops.pop_back();
+  CHECK(verify(network, forest, problem, hops) == "11 hops of 12");
+  hops = good;
+  hops.back() = hops.front();
+  CHECK(verify(network, forest, problem, hops).ends_with("unknown, or there twice"));
+  hops = good;
+  hops.front().end = hops.front().start;
+  CHECK(verify(network, forest, problem, hops).find("takes 0 us") != std::string::npos);
+  hops = good;
+  hops.back().start = 0;
+  CHECK(verify(network, forest, problem, hops) != "");
+}
+
+TEST_CASE("requests that make no sense") {
+  const Network network(named("ring:4"), {.symmetric = false, .forbidden = {}});
+  const Forest forest = pack(network, rootedEverywhere(network, 1, false, 1));
+  OrderProblem problem;
+  CHECK(problem.check({}) == "no trees");
+  problem.megabytes = 0;
+  CHECK(problem.check(forest) == "chunks of 0 megabytes");
+  problem = {}, problem.lanes = 0;
+  CHECK(problem.check(forest) == "0 agents a link, 25 passes: there has to be one");
+  problem = {}, problem.piece = {0};
+  CHECK(problem.check(forest) == "pieces of 1 trees, but there are 4");
+  problem = {}, problem.after = {-1, 0, -1, -1};
+  CHECK(problem.check(forest).starts_with("tree 1 cannot come after 0"));
+}

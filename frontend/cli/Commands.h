@@ -17,6 +17,7 @@ Action addCompile(CLI::App &app);
 Action addExplain(CLI::App &app);
 Action addTopo(CLI::App &app);
 Action addSim(CLI::App &app);
+Action addPlan(CLI::App &app);
 Action addInfo(CLI::App &app);
 
 } // namespace ccl::cli

@@ -30,6 +30,7 @@ constexpr Command commands[] = {
     {"compile", "stop anywhere between algorithm and object code", addCompile},
     {"explain", "say in words what every rank does, and what would run", addExplain},
     {"topo", "read or name a machine, show it and what no schedule on it can beat", addTopo},
+    {"plan", "find the best algorithm for a topology, and prove it", addPlan},
     {"sim", "say how long a program takes on a topology, and why", addSim},
     {"info", "version, devices, settings, algorithms", addInfo},
 };

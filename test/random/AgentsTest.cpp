@@ -138,6 +138,19 @@ size_t numBlocks(mlir::ModuleOp module) {
   return most;
 }
 
+/// Agents change neither what is proved nor the result. How many agents there are.
+size_t checkShared(const std::string &source, Dice &dice, uint64_t seed) {
+  Case with = makeCase(source, dice, Puts::None);
+  CAPTURE(with.text);
+  Proved without = proveWithoutAgents(*with.module);
+  REQUIRE(without.error == "");
+  REQUIRE(with.proved.error == "");
+  CHECK(with.proved.disjoint == without.disjoint);
+  CHECK(with.proved.inPlace == without.inPlace);
+  checkRun(*with.module, seed);
+  return numBlocks(*with.lowered);
+}
+
 } // namespace
 
 TEST_CASE("shared out to agents random algorithms keep proof and result") {
@@ -145,15 +158,7 @@ TEST_CASE("shared out to agents random algorithms keep proof and result") {
   for (uint64_t seed : seeds(60)) {
     CAPTURE(seed);
     Dice dice(seed, 100);
-    Case with = makeCase(text(randomAlgorithm(seed)), dice, Puts::None);
-    CAPTURE(with.text);
-    Proved without = proveWithoutAgents(*with.module);
-    REQUIRE(without.error == "");
-    REQUIRE(with.proved.error == "");
-    CHECK(with.proved.disjoint == without.disjoint);
-    CHECK(with.proved.inPlace == without.inPlace);
-    most = std::max(most, numBlocks(*with.lowered));
-    checkRun(*with.module, seed);
+    most = std::max(most, checkShared(text(randomAlgorithm(seed)), dice, seed));
   }
   CHECK(most > 2);
 }
@@ -177,15 +182,7 @@ TEST_CASE("shared out to agents examples keep proof and result") {
     for (uint64_t seed : seeds(3)) {
       CAPTURE(seed);
       Dice dice(seed, 400);
-      Case with = makeCase(source, dice, Puts::None);
-      CAPTURE(with.text);
-      Proved without = proveWithoutAgents(*with.module);
-      REQUIRE(without.error == "");
-      REQUIRE(with.proved.error == "");
-      CHECK(with.proved.disjoint == without.disjoint);
-      CHECK(with.proved.inPlace == without.inPlace);
-      most = std::max(most, numBlocks(*with.lowered));
-      checkRun(*with.module, seed);
+      most = std::max(most, checkShared(source, dice, seed));
     }
   }
   CHECK(most > 2);

@@ -734,11 +734,17 @@ LogicalResult ScheduleOp::verify() {
   if ((*this)->getParentOfType<affine::AffineParallelOp>())
     return emitOpError("has steps of its own and cannot stand in affine.parallel");
   auto type = getTable().getShapedType();
-  if (!type.getElementType().isInteger(64) || type.getRank() != 2 || // schedule_c1
-      type.getDimSize(1) != rowSize)
+  if (!isa<RankedTensorType>(type) || !type.getElementType().isInteger(64) || // schedule_c1
+      type.getRank() != 2 || type.getDimSize(1) != rowSize)
     return emitOpError() << "the table is a tensor<Nx" << rowSize << "xi64>, got " << type;
   if (!isa<DenseElementsAttr, DenseResourceElementsAttr>(getTable()))
     return emitOpError("the table is dense or a dense resource");
+  if (getTag() > INT32_MAX)
+    return emitOpError() << "tag " << int64_t(getTag()) << " is outside [0, 2147483647]";
+  auto same = dyn_cast<DenseElementsAttr>(getTable());
+  if (same && same.isSplat() && type.getNumElements() > 0)
+    return emitOpError() << "row 0: every number is " << same.getSplatValue<int64_t>()
+                         << ", which is no move";
   ArrayRef<int64_t> rows = getRows();
   if (int64_t(rows.size()) != type.getNumElements())
     return emitOpError("the table's resource is missing or has another size");
@@ -766,11 +772,12 @@ static LogicalResult verifyAgentRows(ScheduleOp op) {
   if (!op.getAgents())
     return success();
   auto type = op.getAgents()->getShapedType();
-  if (!type.getElementType().isInteger(64) || type.getRank() != 2 || // schedule_c1
-      type.getDimSize(1) < 2 || type.getDimSize(0) != op.getTable().getShapedType().getDimSize(0))
-    return op.emitOpError() << "agents are a tensor<NxMxi64> with as many rows as the table and at "
-                               "least two columns, got "
-                            << type;
+  if (!isa<RankedTensorType>(type) || !type.getElementType().isInteger(64) || // schedule_c1
+      type.getRank() != 2 || type.getDimSize(1) < 2 || type.getDimSize(1) > maxAgent + 2 ||
+      type.getDimSize(0) != op.getTable().getShapedType().getDimSize(0))
+    return op.emitOpError()
+           << "agents are a tensor<NxMxi64> with as many rows as the table and 2 to "
+           << maxAgent + 2 << " columns, got " << type;
   if (!isa<DenseElementsAttr, DenseResourceElementsAttr>(*op.getAgents()))
     return op.emitOpError("the table of agents is dense or a dense resource");
   auto dense = dyn_cast<DenseElementsAttr>(*op.getAgents());

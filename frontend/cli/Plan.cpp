@@ -4,10 +4,14 @@
 #include "frontend/cli/Output.h"
 #include "frontend/cli/PlanForbidden.h"
 #include "frontend/cli/PlanReportText.h"
+#include "frontend/cli/RealNumbers.h"
 #include "frontend/cli/Sizes.h"
 #include "frontend/cli/WriteFile.h"
 
 #include "runtime/plan/Plan.h"
+
+#include "llvm/Support/FileSystem.h"
+#include "llvm/Support/Path.h"
 
 #include <CLI/App.hpp>
 #include <CLI/Config.hpp>
@@ -15,7 +19,10 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <condition_variable>
 #include <csignal>
+#include <mutex>
+#include <thread>
 
 namespace ccl::cli {
 
@@ -29,7 +36,7 @@ struct PlanFlags {
   int32_t slots = 8;
   PlanLimits limits;
   double seconds = 0;
-  uint64_t seed = 1;
+  int64_t seed = 1;
   bool flat = false, json = false;
 };
 
@@ -52,21 +59,31 @@ private:
   struct sigaction before{};
 };
 
-/// Says on stderr what is going on, at most once in two seconds.
+/// Says on stderr what is going on, every two seconds, however long that takes.
 class Progress {
 public:
-  void operator()(const std::string &what) {
-    constexpr double pause = 2;
-    const double now = millisecondsSinceStart() / 1e3;
-    if (now - last < pause)
-      return;
-    last = now;
-    printError("ccl: plan: {:.0f} s: {}\n", now - start, what);
+  Progress() : speaker([this](std::stop_token ended) { speak(ended); }) {}
+
+  void tell(const std::string &what) {
+    std::lock_guard lock(mutex);
+    doing = what;
   }
 
 private:
-  const double start = millisecondsSinceStart() / 1e3;
-  double last = start;
+  void speak(std::stop_token ended) {
+    constexpr auto pause = std::chrono::seconds(2);
+    const auto start = std::chrono::steady_clock::now();
+    std::unique_lock lock(mutex);
+    while (!wakes.wait_for(lock, ended, pause, [] { return false; }) && !ended.stop_requested()) {
+      const std::chrono::duration<double> past = std::chrono::steady_clock::now() - start;
+      printError("ccl: plan: {:.0f} s: {}\n", past.count(), doing);
+    }
+  }
+
+  std::mutex mutex;
+  std::condition_variable_any wakes;
+  std::string doing = "reading";
+  std::jthread speaker; ///< the last member: it uses the others
 };
 
 class PlanCommand {
@@ -77,6 +94,7 @@ public:
 private:
   int parseCollective();
   int parse();
+  int checkOutput() const;
   int open();
   int search();
   int write() const;
@@ -127,6 +145,10 @@ int PlanCommand::parse() {
   sweep = std::move(*sizes);
   if (llvm::is_contained(sweep.values, 0))
     return session.usage("--bytes: a plan is for a size over 0");
+  constexpr int64_t most = int64_t(1) << 50;
+  for (int64_t bytes : sweep.values)
+    if (bytes > most)
+      return session.usage(fmt::format("--bytes {}: a plan is for at most {} bytes", bytes, most));
   std::optional<ElementType> type = parseElementType(flags.type);
   if (!type)
     return session.usage(fmt::format("--type {}: no element type", flags.type));
@@ -136,12 +158,12 @@ int PlanCommand::parse() {
     return session.usage(
         fmt::format("--model {}: there are {}", flags.model, model::costModelNames()));
   request.model = *cost;
-  if (flags.json && flags.output == "-")
-    return session.usage("--json and -o - both want stdout: name a file");
+  if (int status = checkOutput())
+    return status;
   request.limits = flags.limits;
   request.slots = flags.slots;
   request.symmetric = !flags.flat;
-  request.seed = flags.seed;
+  request.seed = uint64_t(flags.seed);
   request.bytes = sweep.values;
   request.isCancelled = Interrupt::isThere;
   if (flags.seconds > 0) {
@@ -151,6 +173,25 @@ int PlanCommand::parse() {
     request.boundSeconds = std::min(request.boundSeconds, flags.seconds);
   }
   return parseCollective();
+}
+
+/// Before the search, which may take long.
+int PlanCommand::checkOutput() const {
+  if (flags.output == "-")
+    return flags.json ? session.usage("--json and -o - both want stdout: name a file") : int(Fine);
+  const llvm::StringRef path = flags.output;
+  if (path.empty() || path.starts_with("/dev/"))
+    return Fine;
+  if (!path.ends_with(".mlir"))
+    return session.usage(fmt::format("-o {}: a plan is written as .mlir; ccl convert makes other "
+                                     "formats of it",
+                                     flags.output));
+  llvm::StringRef folder = llvm::sys::path::parent_path(path);
+  if (folder.empty())
+    folder = ".";
+  if (std::error_code wrong = llvm::sys::fs::access(folder, llvm::sys::fs::AccessMode::Write))
+    return session.machine(fmt::format("cannot write '{}': {}", flags.output, wrong.message()));
+  return Fine;
 }
 
 int PlanCommand::open() {
@@ -181,7 +222,8 @@ int PlanCommand::search() {
   mlir::MLIRContext &context = session.context();
   for (const char *dialect : {"affine", "ccl"})
     context.getOrLoadDialect(dialect);
-  request.progress = Progress();
+  Progress progress;
+  request.progress = [&](const std::string &what) { progress.tell(what); };
   double seconds = 0;
   const double start = millisecondsSinceStart();
   report = plan(context, *topology.topology, request);
@@ -210,12 +252,13 @@ int PlanCommand::write() const {
   for (const SizePlan &size : report.sizes)
     if (size.bytes > largest->bytes)
       largest = &size;
-  for (const SizePlan &size : report.sizes) {
+  for (size_t i = 0; i < report.sizes.size(); ++i) {
+    const SizePlan &size = report.sizes[i];
     if (!writesEach() && &size != largest)
       continue;
     std::string path = flags.output;
     if (size_t at = path.find(place); at != std::string::npos)
-      path.replace(at, place.size(), std::to_string(size.bytes));
+      path.replace(at, place.size(), std::to_string(request.bytes[i])); // what was asked for
     if (std::string why = writeFile(path, moduleText(*report.algorithms[size.algorithm].module));
         !why.empty())
       return session.machine(why);
@@ -255,11 +298,14 @@ Action addPlan(CLI::App &app) {
       ->check(CLI::Range(2, 1024));
   app.add_option("--forbid", flags->forbidden,
                  "links not to use: A-B (both directions), or a switch; ranks are numbers")
+      ->type_size(1)
+      ->allow_extra_args(false)
       ->delimiter(',');
   app.add_flag("--flat", flags->flat, "look for no symmetry: trees for every rank");
-  app.add_option("--seed", flags->seed, "of random choices (1)");
+  app.add_option("--seed", flags->seed, "of random choices (1)")
+      ->check(CLI::Range(int64_t(0), std::numeric_limits<int64_t>::max()));
   app.add_option("--time-limit", flags->seconds, "seconds; then the best so far")
-      ->check(CLI::PositiveNumber);
+      ->check(realAboveZero());
   app.add_option("-o,--output", flags->output,
                  "write the algorithm: .mlir; - is stdout; {bytes} in the name: one for each size");
   app.add_flag("--json", flags->json, "one object a size");

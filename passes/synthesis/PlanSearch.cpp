@@ -44,9 +44,23 @@ double PlanSearch::estimate(const PlanShape &shape, int64_t bytes) const {
          (packing.height - 1) * (hop + message + model.syncUs);
 }
 
+/// Moves that are written.
+int64_t PlanSearch::steps(const PlanShape &shape) const {
+  const int64_t trees = int64_t(packings[shape.packing].forest.trees.size());
+  return trees * (network.ranks() - 1) * shape.pieces;
+}
+
 bool PlanSearch::isSmall(const PlanShape &shape) const {
-  const int64_t arcs = int64_t(packings[shape.packing].forest.trees.size()) * (network.ranks() - 1);
-  return shape.pieces == 1 || arcs * shape.pieces <= (network.isSymmetric() ? mostSteps : mostRows);
+  return shape.pieces == 1 || steps(shape) <= (network.isSymmetric() ? mostSteps : mostRows);
+}
+
+/// Whether it should be done before the deadline, as fast as the one before. What has begun is not
+/// interrupted.
+bool PlanSearch::isInTime(const PlanShape &shape) const {
+  if (request.deadline == std::chrono::steady_clock::time_point::max())
+    return true;
+  const std::chrono::duration<double> left = request.deadline - std::chrono::steady_clock::now();
+  return secondsPerStep * double(steps(shape)) <= left.count();
 }
 
 /// Each packing in the fewest pieces that are about as good as any, by the formula. That takes the
@@ -102,7 +116,7 @@ void PlanSearch::judge(const PlanShape &shape, const std::shared_ptr<PlanProgram
     const bool larger = shape.pieces * shape.agents > best.pieces * best.agents;
     return report.us < us * (larger ? worthIt : 1);
   };
-  auto [mine, isFirst] = steps.try_emplace(shape.packing, Step{shape, report.us});
+  auto [mine, isFirst] = reached.try_emplace(shape.packing, Step{shape, report.us});
   if (!isFirst && improves(mine->second.shape, mine->second.us))
     mine->second = {shape, report.us};
   if (leader && !improves(leader->shape, leader->us))
@@ -127,7 +141,7 @@ void PlanSearch::reject(const std::string &why) {
 
 /// Whether that is the best of its packing now.
 bool PlanSearch::attempt(const PlanShape &shape, int64_t bytes) {
-  if (!tried.emplace(shape, true).second)
+  if ((leader && !isInTime(shape)) || !tried.emplace(shape, true).second)
     return false;
   const Packing &packing = packings[shape.packing];
   request.tell(fmt::format("simulate: {} bytes, {} a root, height {}, {} pieces, {} agents a link",
@@ -136,8 +150,10 @@ bool PlanSearch::attempt(const PlanShape &shape, int64_t bytes) {
   std::shared_ptr<PlanProgram> &program = made[shape];
   if (!program || packing.latencyUs > 0) {
     std::string why;
+    const double before = seconds.order + seconds.lower;
     std::optional<PlanProgram> fresh =
         PlanProgram::make(context, network, packing, shape, request, bytes, seconds, why);
+    secondsPerStep = (seconds.order + seconds.lower - before) / double(steps(shape));
     if (!fresh) {
       reject(why);
       return false;
@@ -146,8 +162,8 @@ bool PlanSearch::attempt(const PlanShape &shape, int64_t bytes) {
   }
   judge(shape, program, bytes);
   dropOthers(/*sizeEnds=*/false);
-  auto mine = steps.find(shape.packing);
-  return mine != steps.end() && mine->second.shape == shape;
+  auto mine = reached.find(shape.packing);
+  return mine != reached.end() && mine->second.shape == shape;
 }
 
 /// Programs that do not lead go if they are large, or their order was for the size that ends.
@@ -165,9 +181,9 @@ void PlanSearch::dropOthers(bool sizeEnds) {
 /// From the best of the packing to better neighbours, while the leader could be beaten.
 void PlanSearch::climb(size_t packing, int64_t bytes, double goalUs) {
   const double least = std::max(goalUs, workUs(packings[packing], bytes));
-  for (bool better = steps.count(packing) > 0; better;) {
+  for (bool better = reached.count(packing) > 0; better;) {
     better = false;
-    for (const PlanShape &next : neighbours(steps[packing].shape)) {
+    for (const PlanShape &next : neighbours(reached[packing].shape)) {
       if (leader->us * goodEnough <= least || tried.size() >= mostTried || request.isOver())
         return;
       if (attempt(next, bytes)) {
@@ -194,7 +210,7 @@ void PlanSearch::retry(const std::vector<PlanShape> &list, int64_t bytes) {
 }
 
 std::optional<PlanTrial> PlanSearch::best(int64_t bytes, double goalUs) {
-  leader.reset(), greedy.reset(), steps.clear();
+  leader.reset(), greedy.reset(), reached.clear();
   tried.clear();
   const bool late = request.isOver() && !made.empty();
   for (auto &[shape, program] : made)
@@ -203,6 +219,9 @@ std::optional<PlanTrial> PlanSearch::best(int64_t bytes, double goalUs) {
   if (late)
     return leader ? leader : greedy;
   const std::vector<PlanShape> list = shortlist(bytes);
+  // In a hurry: first what is soon made.
+  if (request.deadline != std::chrono::steady_clock::time_point::max() && made.empty())
+    attempt({list.front().packing}, bytes);
   for (const PlanShape &shape : list)
     if (!leader || (!request.isOver() && leader->us * goodEnough > goalUs))
       attempt(shape, bytes);

@@ -43,6 +43,8 @@ private:
   std::vector<PlanShape> shortlist(int64_t bytes) const;
   std::vector<PlanShape> neighbours(const PlanShape &shape) const;
   bool isSmall(const PlanShape &shape) const;
+  int64_t steps(const PlanShape &shape) const;
+  bool isInTime(const PlanShape &shape) const;
   bool attempt(const PlanShape &shape, int64_t bytes);
   void retry(const std::vector<PlanShape> &list, int64_t bytes);
   void climb(size_t packing, int64_t bytes, double goalUs);
@@ -65,7 +67,8 @@ private:
     PlanShape shape;
     double us = 0;
   };
-  std::map<size_t, Step> steps;    ///< by packing: its best, for this size
+  double secondsPerStep = 0;       ///< of the last program that was made
+  std::map<size_t, Step> reached;  ///< by packing: its best, for this size
   std::map<PlanShape, bool> tried; ///< for this size
   std::map<PlanShape, std::shared_ptr<PlanProgram>> made;
 };

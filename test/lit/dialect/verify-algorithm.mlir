@@ -489,8 +489,40 @@ ccl.algorithm @copy_c8 implements #ccl.contract<custom, sum> {
 
 ccl.algorithm @schedule_c1_agents implements #ccl.contract<custom> {
   %x = ccl.buffer inout ranks(2) chunks(1)
-  // expected-error @below {{agents are a tensor<NxMxi64> with as many rows as the table and at least two columns, got 'tensor<2x2xi64>'}}
+  // expected-error @below {{agents are a tensor<NxMxi64> with as many rows as the table and 2 to 1025 columns, got 'tensor<2x2xi64>'}}
   ccl.schedule %x dense<[[0, 0, 0, 0, 0, 1, 0, 0, 1]]> : tensor<1x9xi64> agents dense<0> : tensor<2x2xi64>
+}
+
+// -----
+
+ccl.algorithm @schedule_c1_wide implements #ccl.contract<custom> {
+  %x = ccl.buffer inout ranks(2) chunks(1)
+  // expected-error @below {{2 to 1025 columns, got 'tensor<1x1000000000000xi64>'}}
+  ccl.schedule %x dense<[[0, 0, 0, 0, 0, 1, 0, 0, 1]]> : tensor<1x9xi64> agents dense<0> : tensor<1x1000000000000xi64>
+}
+
+// -----
+
+ccl.algorithm @schedule_c1_vector implements #ccl.contract<custom> {
+  %x = ccl.buffer inout ranks(2) chunks(1)
+  // expected-error @below {{the table is a tensor<Nx9xi64>, got 'vector<1x9xi64>'}}
+  ccl.schedule %x dense<[[0, 0, 0, 0, 0, 1, 0, 0, 1]]> : vector<1x9xi64>
+}
+
+// -----
+
+ccl.algorithm @schedule_c1_splat implements #ccl.contract<custom> {
+  %x = ccl.buffer inout ranks(2) chunks(1)
+  // expected-error @below {{row 0: every number is 0, which is no move}}
+  ccl.schedule %x dense<0> : tensor<100000000000x9xi64>
+}
+
+// -----
+
+ccl.algorithm @schedule_tag implements #ccl.contract<custom> {
+  %x = ccl.buffer inout ranks(2) chunks(1)
+  // expected-error @below {{tag -5 is outside [0, 2147483647]}}
+  ccl.schedule %x dense<[[0, 0, 0, 0, 0, 1, 0, 0, 1]]> : tensor<1x9xi64> tag -5
 }
 
 // -----

@@ -1,4 +1,4 @@
-// How close trees come to the bounds, and how soon: `./dev bench synthesis`.
+// How close trees come to the bounds, and how soon: `./dev bench trees`.
 //
 // Each row is everything from a topology to the order of messages. `fluid` is what the busiest
 // limit lets through, `order` what the list schedule reaches with `pieces` of 1 MB chunks, both in

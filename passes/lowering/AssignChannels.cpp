@@ -23,6 +23,30 @@ struct AssignChannels : impl::CclAssignChannelsBase<AssignChannels> {
       assign(algorithm);
   }
 
+  static bool isPut(Operation *op) {
+    auto attr = op->getAttrOfType<ViaAttr>("via");
+    return attr && attr.getValue() == Via::Put;
+  }
+
+  /// One agent receives a message: the first of those that would wait for the put. The others are
+  /// ordered behind it when agents are split.
+  static void sendInstead(Operation *op) {
+    op->removeAttr("via");
+    if (auto agents = op->getAttrOfType<DenseI64ArrayAttr>("agents"))
+      op->setAttr("agents",
+                  DenseI64ArrayAttr::get(op->getContext(), agents.asArrayRef().take_front(2)));
+    auto schedule = dyn_cast<ScheduleOp>(op);
+    if (!schedule || !schedule.getAgents())
+      return;
+    SmallVector<int64_t> pairs;
+    const size_t rows = schedule.getRows().size() / ScheduleOp::rowSize;
+    for (size_t row = 0; row < rows; ++row)
+      llvm::append_range(pairs, ArrayRef(schedule.getAgentsOf(row)).take_front(2));
+    schedule.setAgentsAttr(DenseElementsAttr::get(
+        RankedTensorType::get({int64_t(rows), 2}, IntegerType::get(op->getContext(), 64)),
+        ArrayRef(pairs)));
+  }
+
   void assign(AlgorithmOp algorithm) {
     Via chosen = Via::Direct;
     if (via != "auto")
@@ -33,6 +57,8 @@ struct AssignChannels : impl::CclAssignChannelsBase<AssignChannels> {
     algorithm.getBody().walk([&](Operation *op) {
       if (!isa<CopyOp, ReduceOp, ScheduleOp>(op))
         return;
+      if (via == "staged" && isPut(op))
+        sendInstead(op);
       if (!op->hasAttr("via"))
         op->setAttr("via", attr);
     });

@@ -30,3 +30,17 @@ ccl.algorithm @step implements #ccl.contract<custom> {
     ccl.copy %x[%r, 0] into %y[(%r + 3) mod 4, 2] via staged
   }
 }
+
+// A put is the author's claim. A message does the same without it, and one agent receives it.
+// CHECK-LABEL: @put
+ccl.algorithm @put implements #ccl.contract<custom> {
+  %x = ccl.buffer in ranks(2) chunks(2)
+  %y = ccl.buffer out ranks(2) chunks(2)
+  // AUTO: via put agents(0 to 1, 2)
+  // DIRECT: via put agents(0 to 1, 2)
+  // STAGED: via staged agents(0 to 1){{$}}
+  ccl.copy %x[0, 0] into %y[1, 0] via put agents(0 to 1, 2)
+  // AUTO: via put agents dense<{{\[\[}}0, 1, -1], [0, 1, 2]]>
+  // STAGED: via staged agents dense<{{\[\[}}0, 1], [0, 1]]>
+  ccl.schedule %x, %y dense<[[0, 0, 0, 0, 1, 1, 1, 1, 1], [0, 0, 1, 0, 1, 0, 1, 1, 1]]> : tensor<2x9xi64> via put agents dense<[[0, 1, -1], [0, 1, 2]]> : tensor<2x3xi64>
+}

@@ -35,6 +35,16 @@ def CclExpandApply : Pass<"ccl-expand-apply", "mlir::ModuleOp"> {
   }];
 }
 
+def CclRollLoops : Pass<"ccl-roll-loops", "mlir::ModuleOp"> {
+  let summary = "make loops of steps that repeat";
+  let description = [{
+    Steps (moves, and `affine.parallel` of moves) that differ only by constants which grow
+    evenly become an `affine.for`, and loops that repeat become nested ones. The moves and their
+    order stay. What builders and solvers write step by step is read, printed and proved
+    sooner that way.
+  }];
+}
+
 def CclAssignChannels : Pass<"ccl-assign-channels", "mlir::ModuleOp"> {
   let summary = "decide how every move between ranks is lowered";
   let description = [{

@@ -3,7 +3,9 @@
 
 #include "passes/Pipelines.h"
 #include "passes/checks/CheckProofs.h"
+#include "passes/lowering/RollLoops.h"
 #include "passes/synthesis/PlanClock.h"
+#include "passes/synthesis/solver/Runs.h"
 
 #include <fmt/format.h>
 
@@ -59,6 +61,8 @@ static TreeAlgorithm cut(const solver::Network &network, const Packing &packing,
       forest.trees.push_back(packing.forest.trees[t]);
     }
   trees.hops = solver::order(network, forest, order);
+  if (network.isSymmetric())
+    trees.hops = solver::groupByAgent(network, forest, order, trees.hops);
   return trees;
 }
 
@@ -73,7 +77,10 @@ std::optional<PlanProgram> PlanProgram::make(MLIRContext &context, const solver:
     solver::Forest forest;
     const TreeAlgorithm trees = cut(network, packing, shape, request, bytes, forest);
     program.module = ModuleOp::create(UnknownLoc::get(&context));
-    writeTrees(*program.module, nameOf(request, packing, shape), network, forest, trees);
+    AlgorithmOp algorithm =
+        writeTrees(*program.module, nameOf(request, packing, shape), network, forest, trees);
+    if (network.isSymmetric())
+      rollLoops(algorithm.getBody().front());
     program.moves = trees.hops.size() * (network.isSymmetric() ? uint64_t(network.ranks()) : 1);
   }
   PlanClock clock(seconds.lower);

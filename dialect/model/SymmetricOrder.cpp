@@ -212,13 +212,26 @@ void PeerOrder::receive(int32_t link, int32_t event) {
     int32_t first = sweeps.firstLike(event);
     cause = causes.try_emplace({link, first}, cause).first->second;
   }
+  if (aligned && sweeps.isFixed(event))
+    paths.add({src, cause}, {0, event}, DataPaths::By::Message);
   uint64_t to = key(network.agentOf(size_t(event)), network.agentOf(size_t(cause)), src);
-  heard[to].push_back({cause, event, aligned});
+  std::vector<Message> &messages = heard[to];
+  // Of an agent without loops what it did last says all.
+  if (sweeps.hasLoops() || messages.empty() || messages.back().cause < cause)
+    messages.push_back({cause, event, aligned});
 }
 
-bool PeerOrder::isOrdered(const Access &first, bool writes, const Access &second) const {
-  if (first.event < 0)
+bool PeerOrder::isOrdered(const Access &first, bool writes, const Access &second) {
+  if (first.event < 0 || isHeard(first, writes, second))
     return true;
+  // One that is in no order is enough to give up; to find that out may take long.
+  lost = lost || !sweeps.isFixed(first.event) || !sweeps.isFixed(second.event) ||
+         !paths.lead(first, writes, second);
+  return !lost;
+}
+
+/// Whether the second rank, or its agent, has it from the first.
+bool PeerOrder::isHeard(const Access &first, bool writes, const Access &second) const {
   int32_t firstAgent = network.agentOf(size_t(first.event));
   int32_t secondAgent = network.agentOf(size_t(second.event));
   if (first.rank == second.rank && firstAgent == secondAgent)
@@ -239,6 +252,8 @@ bool PeerOrder::isOrdered(const Access &first, bool writes, const Access &second
     bool later = writes ? message->cause > event : message->cause >= event;
     if (later && !(message->aligned && sweeps.separates(event, message->cause)))
       return true;
+    if (!sweeps.hasLoops())
+      return false;
   }
   return false;
 }
@@ -251,13 +266,19 @@ bool PeerOrder::read(size_t place, int64_t rank, int32_t event) {
     history.reads.push_back(access);
   else
     history.reads.back() = access;
-  return isOrdered(history.write, true, access);
+  const Access &write = history.write;
+  if (!isOrdered(write, true, access))
+    return false;
+  if (write.event >= 0 && sweeps.isFixed(write.event) && sweeps.isFixed(event))
+    paths.add(write, access, DataPaths::By::Place);
+  return true;
 }
 
 bool PeerOrder::write(size_t place, int64_t rank, int32_t event) {
   History &history = places[place];
   Access access{rank, event};
-  bool ordered = isOrdered(history.write, true, access);
+  // Reads came after the last write themselves.
+  bool ordered = !history.reads.empty() || isOrdered(history.write, true, access);
   for (const Access &read : history.reads)
     ordered &= isOrdered(read, false, access);
   history = {access, {}};

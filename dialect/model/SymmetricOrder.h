@@ -8,6 +8,7 @@
 //===----------------------------------------------------------------------===//
 #pragma once
 
+#include "dialect/model/DataPaths.h"
 #include "dialect/model/Execution.h"
 #include "dialect/model/Network.h"
 #include "dialect/model/Symmetry.h"
@@ -32,6 +33,9 @@ public:
   std::string check(const Program &rankZero);
   /// Whether two events lie in different iterations of one sweep.
   bool separates(int32_t a, int32_t b) const;
+  bool hasLoops() const { return !symmetry.sweeps.empty(); }
+  /// Whether an event lies in no sweep: all ranks execute it at the same place of their code.
+  bool isFixed(int32_t event) const { return innermost[size_t(event)] < 0; }
   /// Whether both ends of a link number iterations alike.
   bool isAligned(int32_t link) const { return aligned[size_t(link)]; }
   /// The event that does the same in the first (last) iteration of all sweeps: another
@@ -57,13 +61,14 @@ private:
   std::vector<bool> aligned;      ///< links
 };
 
-/// Accesses of all ranks to the places of rank 0.
+/// Accesses of all ranks to the places of rank 0. Order is known from messages that one of the two
+/// ranks sent the other, or by the way of the data through third ranks.
 class PeerOrder {
 public:
   PeerOrder(const Symmetry &symmetry, const Network &network, const SweepOrder &sweeps,
             size_t places)
-      : group(symmetry), network(network), sweeps(sweeps), sent(network.links().size()),
-        places(places) {}
+      : group(symmetry), network(network), sweeps(sweeps), paths(group, network),
+        sent(network.links().size()), places(places) {}
 
   /// Rank 0 sent something on a link, or took it.
   void send(int32_t link, int32_t event) { sent[size_t(link)].push_back(event); }
@@ -74,10 +79,7 @@ public:
   bool write(size_t place, int64_t rank, int32_t event);
 
 private:
-  struct Access {
-    int64_t rank = 0;
-    int32_t event = -1; ///< -1: none
-  };
+  using Access = RankEvent;
   struct History {
     Access write;
     std::vector<Access> reads; ///< since then
@@ -87,17 +89,20 @@ private:
     int32_t cause, event;
     bool aligned;
   };
-  bool isOrdered(const Access &first, bool writes, const Access &second) const;
+  bool isOrdered(const Access &first, bool writes, const Access &second);
+  bool isHeard(const Access &first, bool writes, const Access &second) const;
   uint64_t key(int32_t receiver, int32_t sender, int64_t rank) const;
 
   const ShiftGroup group;
   const Network &network;
   const SweepOrder &sweeps;
+  DataPaths paths;                       ///< between events in no sweep
   std::vector<std::deque<int32_t>> sent; ///< on every link, not yet taken
   /// What an agent of rank 0 has had from an agent of a peer.
   std::unordered_map<uint64_t, std::vector<Message>> heard;
   std::map<std::pair<int32_t, int32_t>, int32_t> causes; ///< of a link, an event
   std::vector<History> places;
+  bool lost = false; ///< two accesses were in no order that can be seen
 };
 
 } // namespace ccl::model

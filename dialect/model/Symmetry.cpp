@@ -218,18 +218,23 @@ std::vector<int64_t> ShiftGroup::coordinates(int64_t rank) const {
 }
 
 int64_t ShiftGroup::inverse(int64_t shift) const {
-  std::vector<int64_t> by = coordinates(shift);
-  int64_t result = 0;
-  for (size_t x = 0; x < by.size(); ++x)
-    result = result * symmetry.ranks[x] + floorMod(-by[x], symmetry.ranks[x]);
+  int64_t result = 0, stride = 1;
+  for (size_t x = symmetry.ranks.size(); x-- > 0; shift /= symmetry.ranks[x]) {
+    const int64_t extent = symmetry.ranks[x], by = shift % extent;
+    result += (by ? extent - by : 0) * stride;
+    stride *= extent;
+  }
   return result;
 }
 
 int64_t ShiftGroup::moveRank(int64_t shift, int64_t rank) const {
-  std::vector<int64_t> by = coordinates(shift), at = coordinates(rank);
-  int64_t result = 0;
-  for (size_t x = 0; x < by.size(); ++x)
-    result = result * symmetry.ranks[x] + (by[x] + at[x]) % symmetry.ranks[x];
+  int64_t result = 0, stride = 1;
+  for (size_t x = symmetry.ranks.size(); x-- > 0;
+       shift /= symmetry.ranks[x], rank /= symmetry.ranks[x]) {
+    const int64_t extent = symmetry.ranks[x], at = shift % extent + rank % extent;
+    result += (at < extent ? at : at - extent) * stride;
+    stride *= extent;
+  }
   return result;
 }
 

@@ -298,7 +298,8 @@ void BufferOp::getEffects(Effects &effects) {
 
 static std::optional<SmallVector<int64_t>> constantShape(AffineMap map, ValueRange operands) {
   SmallVector<Value> values(operands.begin(), operands.end());
-  simplifyIndex(map, values);
+  if (!values.empty() || !llvm::all_of(map.getResults(), llvm::IsaPred<AffineConstantExpr>))
+    simplifyIndex(map, values);
   SmallVector<int64_t> shape;
   for (AffineExpr e : map.getResults()) {
     auto constant = dyn_cast<AffineConstantExpr>(e);

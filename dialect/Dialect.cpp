@@ -1,6 +1,7 @@
 //===- Dialect.cpp - Dialect, types and attributes --------------------------===//
 
 #include "dialect/Assembly.h"
+#include "dialect/NormalForms.h"
 
 #include "mlir/IR/DialectImplementation.h"
 #include "llvm/ADT/TypeSwitch.h"
@@ -42,6 +43,7 @@ void CclDialect::initialize() {
 #define GET_OP_LIST
 #include "dialect/CclProgramOps.cpp.inc"
       >();
+  addInterfaces<NormalForms>();
 }
 
 Operation *CclDialect::materializeConstant(OpBuilder &builder, Attribute value, Type type,

@@ -1,6 +1,7 @@
 //===- Indexing.cpp ---------------------------------------------------------===//
 
 #include "dialect/Indexing.h"
+#include "dialect/NormalForms.h"
 
 #include "mlir/IR/Matchers.h"
 
@@ -207,7 +208,22 @@ std::optional<Interval> boundsOf(AffineExpr e, ArrayRef<Interval> ranges) {
   }
 }
 
-AffineExpr normalizeIndex(AffineExpr expr) { return LinearForm::of(expr).build(expr.getContext()); }
+AffineExpr normalizeIndex(AffineExpr expr) {
+  if (!isa<AffineBinaryOpExpr>(expr))
+    return expr;
+  MLIRContext *context = expr.getContext();
+  auto *dialect = context->getLoadedDialect<CclDialect>();
+  const auto *forms = dialect ? static_cast<const NormalForms *>(
+                                    dialect->getRegisteredInterface(NormalForms::getInterfaceID()))
+                              : nullptr;
+  AffineExpr form = forms ? forms->lookup(expr) : AffineExpr();
+  if (form)
+    return form;
+  form = LinearForm::of(expr).build(context);
+  if (forms)
+    forms->note(expr, form);
+  return form;
+}
 
 AffineMap normalizeIndex(AffineMap map) {
   SmallVector<AffineExpr> results;
@@ -337,9 +353,13 @@ SmallVector<AffineExpr> IndexSpace::rebase(AffineMap map, ValueRange operands,
       e = getAffineDimExpr(dim(v), map.getContext());
     (i < map.getNumDims() ? dims : symbols).push_back(e);
   }
+  const bool stays = symbols.empty() && llvm::all_of(llvm::enumerate(dims), [](auto e) {
+                       auto d = dyn_cast<AffineDimExpr>(e.value());
+                       return d && d.getPosition() == e.index();
+                     });
   SmallVector<AffineExpr> results;
   for (AffineExpr e : map.getResults())
-    results.push_back(normalizeIndex(e.replaceDimsAndSymbols(dims, symbols)));
+    results.push_back(normalizeIndex(stays ? e : e.replaceDimsAndSymbols(dims, symbols)));
   return results;
 }
 

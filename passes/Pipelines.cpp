@@ -3,6 +3,7 @@
 #include "passes/Pipelines.h"
 #include "passes/Passes.h"
 
+#include "mlir/IR/Verifier.h"
 #include "mlir/Pass/PassRegistry.h"
 #include "mlir/Transforms/Passes.h"
 #include "llvm/ADT/StringSet.h"
@@ -53,8 +54,9 @@ LogicalResult runPipeline(ModuleOp module, void (*build)(OpPassManager &, const 
                    [](AlgorithmOp algorithm) { return algorithm.getLowered(); }))
     return success();
   PassManager passes(module.getContext());
+  passes.enableVerifier(false); // between passes it takes a fifth of the time
   build(passes, options);
-  return passes.run(module);
+  return success(succeeded(passes.run(module)) && succeeded(verify(module)));
 }
 
 namespace {

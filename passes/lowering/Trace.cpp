@@ -132,17 +132,45 @@ bool mayRunInPlace(AlgorithmOp algorithm) {
   return !holds || holds.getValue();
 }
 
+/// The constant summand of a sum in normal form; `e` becomes the rest of it.
+static int64_t stripConstant(AffineExpr &e) {
+  auto sum = dyn_cast<AffineBinaryOpExpr>(e);
+  if (!sum || sum.getKind() != AffineExprKind::Add)
+    return 0;
+  auto constant = dyn_cast<AffineConstantExpr>(sum.getRHS());
+  if (!constant)
+    return 0;
+  e = sum.getLHS();
+  return constant.getValue();
+}
+
+/// Indices of one axis, in normal form: valid ones lie in [0, extent), so they are equal if and
+/// only if their difference is 0 modulo the extent.
+static Overlap compare(AffineExpr x, AffineExpr y, int64_t extent) {
+  auto verdict = [](int64_t difference, int64_t modulus) {
+    return difference % modulus == 0 ? Overlap::Same : Overlap::Distinct;
+  };
+  // Mostly they differ by a constant below the same modulus.
+  AffineExpr a = x, b = y;
+  const int64_t modulus = stripModulus(a);
+  if (stripModulus(b) == modulus) {
+    const int64_t difference = stripConstant(a) - stripConstant(b);
+    if (a == b)
+      return verdict(difference, modulus ? modulus : extent);
+  }
+  auto difference = dyn_cast<AffineConstantExpr>(normalizeIndex((x - y) % extent));
+  return difference ? verdict(difference.getValue(), extent) : Overlap::Unknown;
+}
+
 Overlap compare(BufferOp buffer, ArrayRef<AffineExpr> a, ArrayRef<AffineExpr> b) {
   Overlap result = Overlap::Same;
   SmallVector<int64_t> shape = *buffer.getChunkShape();
   for (auto [x, y, extent] : llvm::zip_equal(a, b, shape)) {
-    // Valid indices lie in [0, extent), so they are equal iff their difference is 0
-    // modulo the extent.
-    auto difference = dyn_cast<AffineConstantExpr>(normalizeIndex((x - y) % extent));
-    if (difference && difference.getValue() != 0)
-      return Overlap::Distinct;
-    if (!difference)
-      result = Overlap::Unknown;
+    const Overlap axis = x == y ? Overlap::Same : compare(x, y, extent);
+    if (axis == Overlap::Distinct)
+      return axis;
+    if (axis == Overlap::Unknown)
+      result = axis;
   }
   return result;
 }

@@ -210,6 +210,15 @@ std::string ContractShift::contradiction(bool inPlace) {
 
 int64_t ShiftGroup::numRanks() const { return product(symmetry.ranks); }
 
+std::vector<int64_t> ShiftGroup::generators() const {
+  std::vector<int64_t> result;
+  int64_t stride = 1;
+  for (size_t x = symmetry.ranks.size(); x-- > 0; stride *= symmetry.ranks[x])
+    if (symmetry.ranks[x] > 1)
+      result.insert(result.begin(), stride);
+  return result;
+}
+
 std::vector<int64_t> ShiftGroup::coordinates(int64_t rank) const {
   std::vector<int64_t> result(symmetry.ranks.size());
   for (size_t x = result.size(); x-- > 0; rank /= symmetry.ranks[x])
@@ -327,12 +336,7 @@ std::string contradiction(const Symmetry &symmetry, const std::vector<Buffer> &b
   for (const Sweep &sweep : symmetry.sweeps)
     if (!isAction(sweep.digits, symmetry.ranks, sweep.trips))
       return "the shifts do not act on the iterations of a loop";
-  for (size_t x = 0; x < symmetry.ranks.size(); ++x) {
-    int64_t generator = symmetry.ranks[x] > 1 ? 1 : 0;
-    for (size_t y = x + 1; y < symmetry.ranks.size(); ++y)
-      generator *= symmetry.ranks[y];
-    if (generator == 0)
-      continue;
+  for (int64_t generator : ShiftGroup(symmetry).generators()) {
     ContractShift shift(symmetry, buffers, contract, generator);
     if (std::string why = shift.contradiction(inPlace); !why.empty())
       return why;

@@ -44,6 +44,8 @@ public:
   explicit ShiftGroup(const Symmetry &symmetry) : symmetry(symmetry) {}
 
   int64_t numRanks() const;
+  /// Shifts by one along each axis: all others are made of them.
+  std::vector<int64_t> generators() const;
   int64_t inverse(int64_t shift) const;
   int64_t moveRank(int64_t shift, int64_t rank) const;
   int64_t moveChunk(int64_t shift, int32_t buffer, int64_t chunk) const;

@@ -18,9 +18,9 @@ namespace {
 class Folding {
 public:
   Folding(SimCode &code, const Symmetry &symmetry, const Topology &topology,
-          const SimulateOptions &options, const Routes &wires)
-      : code(code), group(symmetry), symmetry(symmetry), topology(topology), options(options),
-        routes(topology), wires(wires.wires()),
+          const std::vector<Buffer> &buffers, const SimulateOptions &options, const Routes &wires)
+      : code(code), group(symmetry), symmetry(symmetry), topology(topology), buffers(buffers),
+        options(options), routes(topology), wires(wires.wires()),
         hopsOf(wires.wires().size() + topology.resources.size()), classOf(hopsOf.size(), -1) {}
 
   /// Why ranks may not keep step, or "".
@@ -31,7 +31,13 @@ public:
 
 private:
   std::vector<int32_t> classes(size_t begin, size_t end) const;
+  std::string checkLengths() const;
   std::string checkSweeps() const;
+  int64_t lengthOf(int64_t chunk) const {
+    const int64_t c = chunk % code.chunks;
+    return chunkStart(c + 1, code.count, code.chunks) - chunkStart(c, code.count, code.chunks);
+  }
+  bool isAsLong(const SimStep &a, const SimStep &b) const;
   bool isSame(const SimStep &a, const SimStep &b) const;
   /// What the node at the end of a wire does: multicast, reduce.
   std::pair<bool, bool> joins(int32_t wire) const {
@@ -50,6 +56,7 @@ private:
   const ShiftGroup group;
   const Symmetry &symmetry;
   const Topology &topology;
+  const std::vector<Buffer> &buffers;
   const SimulateOptions &options;
   Routes routes; ///< ours: of all ranks
   const std::vector<Wire> &wires;
@@ -64,8 +71,35 @@ std::vector<int32_t> Folding::classes(size_t begin, size_t end) const {
   return result;
 }
 
+/// In every micro-batch.
+bool Folding::isAsLong(const SimStep &a, const SimStep &b) const {
+  if (a.bytes >= 0 || b.bytes >= 0 || a.kind != SimStep::Kind::Transfer)
+    return a.bytes == b.bytes;
+  bool same = a.count == b.count;
+  for (int64_t i = 0; same && i < a.count; ++i)
+    same = lengthOf(a.chunk + i) == lengthOf(b.chunk + i);
+  return same;
+}
+
+/// What moves is as long as its image on another rank: chunks of a shard may differ in length, if
+/// shifts take each to one as long.
+std::string Folding::checkLengths() const {
+  if (std::none_of(code.steps.begin(), code.steps.end(), [](const SimStep &step) {
+        return step.kind == SimStep::Kind::Transfer && step.bytes < 0;
+      }))
+    return "";
+  for (int64_t shift : group.generators())
+    for (size_t b = 0; b < buffers.size(); ++b)
+      for (int64_t k = 0; k < buffers[b].chunks && buffers[b].role != Role::Scratch; ++k)
+        if (lengthOf(k) != lengthOf(group.moveChunk(shift, int32_t(b), k)))
+          return fmt::format("{} elements are not divisible by {} chunks and {} micro-batches, so "
+                             "that lengths differ",
+                             code.count, code.chunks, code.batches);
+  return "";
+}
+
 bool Folding::isSame(const SimStep &a, const SimStep &b) const {
-  if (a.kind != b.kind || a.bytes != b.bytes || a.sources != b.sources || a.numUses != b.numUses ||
+  if (a.kind != b.kind || !isAsLong(a, b) || a.sources != b.sources || a.numUses != b.numUses ||
       a.numPulls != b.numPulls || a.numPushes != b.numPushes)
     return false;
   for (int32_t i = 0; i < a.numUses; ++i) {
@@ -165,11 +199,8 @@ std::string Folding::fold() {
     return "the fabric changes links";
   if (!options.lengths.empty())
     return "shards have different lengths";
-  for (const SimStep &step : code.steps)
-    if (step.kind == SimStep::Kind::Transfer && step.bytes < 0)
-      return fmt::format("{} elements are not divisible by {} chunks and {} micro-batches, so that "
-                         "lengths differ",
-                         code.count, code.chunks, code.batches);
+  if (std::string why = checkLengths(); !why.empty())
+    return why;
   if (std::string why = checkSweeps(); !why.empty())
     return why;
   for (const SimWire &wire : code.wires)
@@ -259,7 +290,7 @@ std::optional<SimulateReport> simulateSymmetric(const Program &rankZero, const C
   SimCode code = builder.build(report.faults);
   if (!report.ok())
     return report;
-  Folding folding(code, symmetry, topology, options, builder.wires());
+  Folding folding(code, symmetry, topology, rankZero.buffers, options, builder.wires());
   if (std::string reason = folding.fold(); !reason.empty())
     return refuse(std::move(reason));
 

@@ -166,6 +166,47 @@ TEST_CASE("lanes that share the links of a torus, of up to 512 ranks") {
     }
 }
 
+TEST_CASE("chunks of a shard that differ in length, as those of all shards do") {
+  for (auto [a, b, lanes] :
+       {std::tuple<int64_t, int64_t, int32_t>{2, 3, 2}, {3, 5, 4}, {8, 8, 6}, {16, 32, 3}})
+    for (int64_t more : {1, 2}) {
+      CAPTURE(a);
+      CAPTURE(lanes);
+      SimulateOptions options = optionsFor(lanes * 60 + more, a * b > 100 ? 1 : 7);
+      options.batchOrder = BatchOrder::Agent;
+      const SimulateReport report =
+          compare(torus(a, b, 3, lanes), torusTopology(a, b, 10, 0), options);
+      options.count = lanes * 60; // it does make a difference
+      CHECK(report.us > compare(torus(a, b, 3, lanes), torusTopology(a, b, 10, 0), options).us);
+    }
+}
+
+TEST_CASE("iterations over chunks that differ in length") {
+  // Every chunk of every shard to the next rank; which shard comes first differs from rank to rank.
+  for (const bool inOrder : {true, false}) {
+    ProgramMaker maker(1, {{"in", Role::In, 3}, {"out", Role::Out, 12}}, 2);
+    for (int32_t shard = 0; shard < 4; ++shard)
+      for (int32_t c : {0, 1, 2}) {
+        const int32_t chunk = shard * 3 + (!inOrder && shard == 2 ? 2 - c : c);
+        maker.add(0, transfer({local(1, chunk)}, {maker.to(0, 1, 0)}));
+        maker.add(0, transfer({maker.from(0, 3, 0)}, {local(1, chunk)}));
+      }
+    const Symmetric folded{maker.program,
+                           {{4}, {{{3, {0}}}, {{4, {1}}, {3, {0}}}}, {{0, 0, 6, 4, {{4, {1}}}}}},
+                           makeContract(Collective::AllGather, 4, 3)};
+    const SimulateOptions options = optionsFor(17, 2);
+    if (inOrder) {
+      compare(folded, ringTopology(4, 25, 1), options);
+      continue;
+    }
+    std::string why;
+    CHECK(!simulateSymmetric(folded.rankZero, folded.contract, folded.symmetry,
+                             ringTopology(4, 25, 1), options, &why));
+    CHECK(why == "agent 0, instruction 12: iterations that ranks execute in different orders take "
+                 "different times");
+  }
+}
+
 namespace {
 
 /// All-reduce in switches: every rank adds up its chunk of all, and writes it to all.

@@ -1,7 +1,8 @@
 //===- PlanPackings.cpp ---------------------------------------------------===//
 #include "passes/synthesis/PlanPackings.h"
 
-#include "passes/synthesis/solver/Pack.h"
+#include "passes/synthesis/solver/Pairs.h"
+#include "passes/synthesis/solver/Rate.h"
 
 #include <fmt/format.h>
 
@@ -19,9 +20,16 @@ bool goesDown(Collective c) {
   return c == Collective::AllGather || c == Collective::AllReduce || c == Collective::Broadcast;
 }
 
-/// What is this near to another packing counts as equal; nothing is looked for beyond so much of
-/// the bound.
-static constexpr double sameRate = 0.9995, goodEnough = 0.997;
+/// What is this near to another packing counts as equal.
+static constexpr double sameRate = 0.9998;
+/// If pairs come so close, trees of all ranks are not looked for.
+static constexpr double pairsSuffice = 0.98;
+/// What has less than this of what others with more slack have lacks height.
+static constexpr double tooLow = 0.75;
+/// Forests with so many arcs cost nothing.
+static constexpr double fewArcs = 1024;
+static constexpr int32_t mostPairs = 128;
+static constexpr int32_t slacks[] = {0, 1, 2, 3, 4, 6, 8, -1};
 /// Arcs of a forest at most, summed over its trees: more take minutes to pack.
 static constexpr int64_t mostArcs = int64_t(1) << 21;
 
@@ -30,8 +38,9 @@ size_t Packing::upTrees() const {
                               [](const solver::Tree &tree) { return tree.up; }));
 }
 
-Packings::Packings(const solver::Network &network, const PlanRequest &request, double goalGBps)
-    : network(network), request(request), goalGBps(goalGBps) {}
+Packings::Packings(const model::Topology &topology, const solver::Network &network,
+                   const PlanRequest &request, double goalGBps)
+    : topology(topology), network(network), request(request), goalGBps(goalGBps) {}
 
 /// Few chunks first, so that of equal packings the smaller is found.
 std::vector<int32_t> Packings::chunkCounts() const {
@@ -53,26 +62,98 @@ int32_t Packings::phases() const {
   return goesUp(request.generator.collective) && goesDown(request.generator.collective) ? 2 : 1;
 }
 
-Packing Packings::pack(int32_t chunks, int32_t slack) const {
-  const Collective collective = request.generator.collective;
-  const bool rooted = isRooted(collective);
-  Packing packing;
-  packing.chunks = chunks, packing.slack = slack;
-  packing.allChunks = double(chunks) * double(rooted ? 1 : network.ranks());
-  solver::PackProblem problem;
-  problem.slack = slack;
-  problem.goal = packing.allChunks * 1000 / goalGBps;
-  for (bool up : {true, false})
-    for (int32_t r = 0; r < (rooted ? 1 : network.representatives()); ++r)
-      for (int32_t j = 0; (up ? goesUp(collective) : goesDown(collective)) && j < chunks; ++j)
-        problem.trees.push_back({rooted ? int32_t(request.generator.root) : r, up});
+/// GB/s that `chunks` equal trees of each root allow.
+double Packings::most(int32_t chunks) const {
+  if (phases() == 2)
+    return goalGBps; // trees up and trees down share links as they like
+  solver::RateProblem rate;
+  rate.trees = chunks;
+  rate.up = goesUp(request.generator.collective);
+  rate.symmetric = network.isSymmetric();
+  rate.deadline = request.deadline;
+  if (isRooted(request.generator.collective))
+    rate.root = int32_t(request.generator.root);
+  const double roots = rate.root ? 1 : network.ranks();
+  return solver::algbw(chunks * roots, solver::leastTime(topology, rate));
+}
+
+std::vector<Packings::Kind> Packings::kinds() const {
+  std::vector<Kind> list;
+  if (request.generator.collective == Collective::AllReduce && !network.isSymmetric()) {
+    const int32_t most = request.limits.chunks > 0 ? request.limits.chunks : mostPairs;
+    for (int32_t chunks : solver::pairChunks(network, goalGBps, most))
+      list.push_back({chunks, true, goalGBps});
+  }
+  for (int32_t chunks : chunkCounts())
+    list.push_back({chunks, false, most(chunks)});
+  return list;
+}
+
+double Packings::trees(const Kind &kind) const {
+  const bool one = kind.pairs || isRooted(request.generator.collective);
+  return phases() * double(kind.chunks) * (one ? 1 : network.representatives());
+}
+
+bool Packings::isSmall(const Kind &kind) const { return trees(kind) * network.ranks() <= fewArcs; }
+
+/// Rounds at first, and of what is promising.
+static constexpr int32_t fewRounds = 2, manyRounds = 64;
+
+solver::PackOptions Packings::options(bool thorough, double trees) const {
   solver::PackOptions options;
   options.seed = request.seed;
   options.deadline = request.deadline;
   options.isCancelled = request.isCancelled;
-  const int64_t arcs = int64_t(problem.trees.size()) * network.ranks();
-  options.rounds = int32_t(std::clamp<int64_t>((int64_t(1) << 18) / arcs, 2, 64));
-  packing.forest = solver::pack(network, problem, options);
+  constexpr double work = 1 << 18; // arcs that grow
+  options.rounds =
+      thorough ? int32_t(std::clamp<double>(work / trees / network.ranks(), fewRounds, manyRounds))
+               : fewRounds;
+  return options;
+}
+
+/// Trees up first, then those down.
+solver::Forest Packings::packPairs(const Kind &kind, int32_t slack, double goalUs,
+                                   const solver::PackOptions &options) const {
+  const solver::Forest pairs = solver::packPairs(network, {kind.chunks, slack, goalUs}, options);
+  solver::Forest sorted;
+  for (size_t down : {0, 1})
+    for (size_t t = down; t < pairs.trees.size(); t += 2)
+      sorted.trees.push_back(pairs.trees[t]);
+  return sorted;
+}
+
+/// As many trees of each root.
+solver::Forest Packings::packEqually(const Kind &kind, int32_t slack, double goalUs,
+                                     const solver::PackOptions &options) const {
+  const Collective collective = request.generator.collective;
+  const bool rooted = isRooted(collective);
+  solver::PackProblem problem;
+  problem.slack = slack;
+  problem.goal = goalUs;
+  for (bool up : {true, false})
+    for (int32_t r = 0; r < (rooted ? 1 : network.representatives()); ++r)
+      for (int32_t j = 0; (up ? goesUp(collective) : goesDown(collective)) && j < kind.chunks; ++j)
+        problem.trees.push_back({rooted ? int32_t(request.generator.root) : r, up});
+  return solver::pack(network, problem, options);
+}
+
+Packing Packings::pack(const Kind &kind, int32_t slack, bool thorough) const {
+  Packing packing;
+  packing.chunks = kind.chunks, packing.slack = slack, packing.pairs = kind.pairs;
+  packing.mostGBps = kind.mostGBps;
+  const bool rooted = isRooted(request.generator.collective);
+  packing.allChunks = double(kind.chunks) * double(kind.pairs || rooted ? 1 : network.ranks());
+  const double goalUs = packing.allChunks * 1000 / kind.mostGBps;
+  const double trees =
+      phases() * double(kind.chunks) * (kind.pairs || rooted ? 1 : network.representatives());
+  const solver::PackOptions effort = options(thorough, trees);
+  packing.forest = kind.pairs ? packPairs(kind, slack, goalUs, effort)
+                              : packEqually(kind, slack, goalUs, effort);
+  judge(packing);
+  return packing;
+}
+
+void Packings::judge(Packing &packing) const {
   packing.measure = solver::measure(network, packing.forest);
   packing.fluidGBps = solver::algbw(packing.allChunks, packing.measure.us());
   packing.height = phases() * packing.measure.height;
@@ -85,7 +166,6 @@ Packing Packings::pack(int32_t chunks, int32_t slack) const {
       for (const solver::Use &use : network.uses(ways[size_t(tree.ways[size_t(rank)])]))
         packing.hopUs = std::max(packing.hopUs, use.weight);
     }
-  return packing;
 }
 
 bool Packings::isBeaten(int32_t height, double fluidGBps) const {
@@ -101,6 +181,86 @@ void Packings::keep(Packing packing) {
     return packing.height <= other.height && packing.fluidGBps >= other.fluidGBps;
   });
   kept.push_back(std::move(packing));
+  std::sort(kept.begin(), kept.end(), [](const Packing &a, const Packing &b) {
+    return a.height != b.height ? a.height < b.height : a.fluidGBps > b.fluidGBps;
+  });
+}
+
+/// Whether trees were so slow with this slack, and with the next one, that height, not the number
+/// of chunks, is what they lack.
+bool Packings::isTooLow(int32_t slack) const {
+  double best = 0;
+  for (const auto &[other, reached] : bySlack)
+    best = std::max(best, reached.fluidGBps);
+  const auto *next = std::find(std::begin(slacks), std::end(slacks), slack);
+  for (const auto *at = next; at != std::end(slacks) && at < next + 2; ++at) {
+    auto before = bySlack.find(*at);
+    if (before == bySlack.end() || before->second.fluidGBps >= tooLow * best)
+      return false;
+  }
+  return true;
+}
+
+/// Not if there is something as low that is as good as these chunks allow.
+bool Packings::isWorthIt(const Kind &kind, int32_t slack) const {
+  if (kept.empty())
+    return true;
+  const int32_t height = slack < 0 ? INT32_MAX : kept.front().height + phases() * slack;
+  return !isBeaten(height, kind.mostGBps) && (isSmall(kind) || !isTooLow(slack));
+}
+
+/// "" or what is wrong.
+std::string Packings::attempt(const Kind &kind, int32_t slack, bool thorough) {
+  request.tell(fmt::format("trees: {} {}, slack {}", kind.chunks, kind.pairs ? "pairs" : "a root",
+                           slack < 0 ? std::string("any") : std::to_string(slack)));
+  Packing packing = pack(kind, slack, thorough);
+  if (!packing.measure.error.empty())
+    return packing.measure.error;
+  Reached &best = bySlack[slack];
+  if (packing.fluidGBps > best.fluidGBps * (1 + 1e-9))
+    best = {kind, packing.fluidGBps};
+  if (request.limits.height <= 0 || packing.height <= request.limits.height)
+    keep(std::move(packing));
+  else if (lowest.empty() && slack == 0)
+    lowest = fmt::format("no trees are at most {} messages high: the lowest here need {}",
+                         request.limits.height, packing.height);
+  return "";
+}
+
+/// All kinds, with more and more slack, and little effort.
+std::string Packings::explore() {
+  double most = 0;
+  for (const Kind &kind : kinds()) {
+    // Trees of all ranks are more than pairs, and no lower.
+    if (!kind.pairs && !kept.empty() && kept.front().pairs &&
+        isBeaten(INT32_MAX, goalGBps * pairsSuffice))
+      break;
+    if (!kind.pairs && !isSmall(kind) && kind.mostGBps <= most * (2 - sameRate))
+      continue;
+    most = std::max(most, kind.mostGBps);
+    for (int32_t slack : slacks) {
+      if (!kept.empty() && request.isOver())
+        return "";
+      if (!isWorthIt(kind, slack))
+        continue;
+      if (std::string wrong = attempt(kind, slack, isSmall(kind)); !wrong.empty())
+        return wrong;
+    }
+  }
+  return "";
+}
+
+/// The best kind of each slack once more.
+std::string Packings::improve() {
+  for (int32_t slack : slacks) {
+    auto found = bySlack.find(slack);
+    if (found == bySlack.end() || !isWorthIt(found->second.kind, slack) || request.isOver())
+      continue;
+    const Kind kind = found->second.kind;
+    if (std::string wrong = attempt(kind, slack, /*thorough=*/true); !wrong.empty())
+      return wrong;
+  }
+  return "";
 }
 
 std::string Packings::find() {
@@ -109,31 +269,9 @@ std::string Packings::find() {
   any.trees.push_back({rooted ? int32_t(request.generator.root) : 0, false});
   if (std::string wrong = any.check(network); !wrong.empty())
     return wrong;
-  std::string lowest;
-  for (int32_t chunks : chunkCounts())
-    for (int32_t slack : {0, 1, 2, 3, -1}) {
-      // Nothing is gained by height beyond that of one that meets the bound.
-      if (!kept.empty() && isBeaten(slack < 0 ? INT32_MAX : kept.front().height + phases() * slack,
-                                    goalGBps * goodEnough / sameRate))
-        continue;
-      if (!kept.empty() && request.isOver())
-        break;
-      request.tell(fmt::format("trees: {} a root, slack {}", chunks,
-                               slack < 0 ? std::string("any") : std::to_string(slack)));
-      Packing packing = pack(chunks, slack);
-      if (!packing.measure.error.empty())
-        return packing.measure.error;
-      if (request.limits.height > 0 && packing.height > request.limits.height) {
-        if (lowest.empty() && slack == 0)
-          lowest = fmt::format("no trees are at most {} messages high: the lowest here need {}",
-                               request.limits.height, packing.height);
-        continue;
-      }
-      keep(std::move(packing));
-      std::sort(kept.begin(), kept.end(), [](const Packing &a, const Packing &b) {
-        return a.height != b.height ? a.height < b.height : a.fluidGBps > b.fluidGBps;
-      });
-    }
+  for (std::string (Packings::*step)() : {&Packings::explore, &Packings::improve})
+    if (std::string wrong = (this->*step)(); !wrong.empty())
+      return wrong;
   return kept.empty() ? lowest : "";
 }
 

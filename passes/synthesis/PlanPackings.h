@@ -2,26 +2,32 @@
 //
 // A packing is a forest for one number of chunks and one bound on heights. Which one is best
 // depends on the size: low trees are soon done, many chunks balance the links. `Packings` finds
-// those that no other one beats in both.
+// those that no other one beats in both. For all_reduce it packs pairs, of any roots, and
+// reduce_scatter with all_gather, for which every rank is a root.
 //===----------------------------------------------------------------------===//
 #pragma once
 
 #include "passes/synthesis/Plan.h"
 
 #include "dialect/bound/Bound.h"
-#include "passes/synthesis/solver/Forest.h"
+#include "passes/synthesis/solver/Pack.h"
+
+#include <map>
 
 namespace ccl {
 
 struct Packing {
-  int32_t chunks = 1; ///< a shard of a root is cut into so many, each with a tree
+  int32_t chunks = 1; ///< a shard of a root (in pairs: the buffer) is cut into so many
   int32_t slack = 0;  ///< as of solver::PackProblem
-  /// all_reduce: all up trees, then the down trees of the same chunks.
+  bool pairs = false; ///< all_reduce: roots are free; else every rank is one
+  /// all_reduce: all up trees, then the down trees of the same chunks. By chunk: of the root's
+  /// shard where ranks do alike, else of the buffer.
   solver::Forest forest;
   solver::Measure measure;
   double hopUs = 0;     ///< longest that one arc keeps a link busy, if a chunk is a megabyte
   double allChunks = 1; ///< of the buffer
   double fluidGBps = 0; ///< algbw if time were nothing but the busiest limit's
+  double mostGBps = 0;  ///< no so many trees have a higher one
   int32_t height = 0;   ///< messages one after the other, of all_reduce up and down
   double latencyUs = 0; ///< and their latency
 
@@ -30,8 +36,9 @@ struct Packing {
 
 class Packings {
 public:
-  /// `network` is symmetric only where every rank is a root.
-  Packings(const solver::Network &network, const PlanRequest &request, double goalGBps);
+  /// `network` is that of the topology, symmetric only where every rank is a root.
+  Packings(const model::Topology &topology, const solver::Network &network,
+           const PlanRequest &request, double goalGBps);
 
   /// "" or why there is none.
   std::string find();
@@ -40,16 +47,45 @@ public:
   std::vector<Packing> &best() { return kept; }
 
 private:
+  /// What is packed, with more and more slack.
+  struct Kind {
+    int32_t chunks = 1;
+    bool pairs = false;
+    double mostGBps = 0; ///< as of Packing
+  };
+
+  std::vector<Kind> kinds() const;
   std::vector<int32_t> chunkCounts() const;
+  double most(int32_t chunks) const;
   int32_t phases() const; ///< of trees, one after the other
-  Packing pack(int32_t chunks, int32_t slack) const;
+  double trees(const Kind &kind) const;
+  bool isSmall(const Kind &kind) const;
+  solver::PackOptions options(bool thorough, double trees) const;
+  solver::Forest packPairs(const Kind &kind, int32_t slack, double goalUs,
+                           const solver::PackOptions &options) const;
+  solver::Forest packEqually(const Kind &kind, int32_t slack, double goalUs,
+                             const solver::PackOptions &options) const;
+  Packing pack(const Kind &kind, int32_t slack, bool thorough) const;
+  void judge(Packing &packing) const;
+  bool isTooLow(int32_t slack) const;
+  bool isWorthIt(const Kind &kind, int32_t slack) const;
+  std::string attempt(const Kind &kind, int32_t slack, bool thorough);
+  std::string explore();
+  std::string improve();
   bool isBeaten(int32_t height, double fluidGBps) const;
   void keep(Packing packing);
 
+  const model::Topology &topology;
   const solver::Network &network;
   const PlanRequest &request;
   const double goalGBps;
   std::vector<Packing> kept;
+  std::string lowest; ///< no packing is as low as it should be
+  struct Reached {
+    Kind kind;
+    double fluidGBps = 0;
+  };
+  std::map<int32_t, Reached> bySlack; ///< the best
 };
 
 /// Whether one rank is the root of all.

@@ -34,8 +34,8 @@ private:
 static std::string nameOf(const PlanRequest &request, const Packing &packing,
                           const PlanShape &shape) {
   std::string name =
-      fmt::format("{}_k{}_height{}_pieces{}", model::name(request.generator.collective),
-                  packing.chunks, packing.height, shape.pieces);
+      fmt::format("{}_{}{}_height{}_pieces{}", model::name(request.generator.collective),
+                  packing.pairs ? "pairs" : "k", packing.chunks, packing.height, shape.pieces);
   return shape.agents > 1 ? name + fmt::format("_agents{}", shape.agents) : name;
 }
 

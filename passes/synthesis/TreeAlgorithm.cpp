@@ -103,9 +103,8 @@ private:
     return trees.request.collective == model::Collective::Broadcast ||
            trees.request.collective == model::Collective::Reduce;
   }
-  int64_t chunks() const {
-    return isRooted() ? trees.chunksPerShard : int64_t(trees.chunksPerShard) * network.ranks();
-  }
+  /// Of the buffer: each has a tree, if not ranks do alike.
+  int64_t chunks() const { return 1 + *std::max_element(trees.chunks.begin(), trees.chunks.end()); }
 
   void addBuffers() {
     SmallVector<int64_t> grid = {chunks()};

@@ -88,6 +88,20 @@ TEST_CASE("what is traded: higher trees are better ones") {
   }
 }
 
+TEST_CASE("all_reduce in pairs, where ranks have unequal links") {
+  for (const char *name : {"mesh:4x4", "mesh:6x6", "mesh:3x5"}) {
+    CAPTURE(name);
+    const model::Topology topology = named(name);
+    PlanRequest wanted = request(topology, Collective::AllReduce, {1 << 20});
+    wanted.limits.pieces = 1;
+    const PlanReport report = planned(topology, wanted);
+    CHECK(report.trades.back().fluidRatio > 0.98);
+    const PlannedAlgorithm &algorithm = report.algorithms.front();
+    CHECK(algorithm.name.find("all_reduce_pairs") == 0);
+    CHECK(algorithm.moves == 2 * uint64_t(algorithm.chunks) * uint64_t(topology.ranks() - 1));
+  }
+}
+
 TEST_CASE("small sizes go in one piece, large ones in many") {
   const model::Topology topology = slowRing(6);
   for (Collective collective : {Collective::AllGather, Collective::AllReduce}) {

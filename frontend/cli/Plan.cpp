@@ -279,9 +279,9 @@ Action addPlan(CLI::App &app) {
   auto flags = std::make_shared<PlanFlags>();
   addTopologyOptions(app, flags->topology, /*asOption=*/true);
   app.add_option("--collective", flags->collective,
-                 "all_gather, reduce_scatter, all_reduce, broadcast or reduce");
+                 "all_gather, reduce_scatter, all_reduce, broadcast, reduce, scatter or gather");
   app.add_option("--op", flags->reduction, "reduction (sum)");
-  app.add_option("-r,--root", flags->root, "root rank of broadcast and reduce");
+  app.add_option("-r,--root", flags->root, "root rank of broadcast, reduce, scatter and gather");
   app.add_option("--bytes", flags->bytes,
                  "lo:hi[:factor] or a list: bytes of the larger buffer (default 64M)");
   app.add_option("--type", flags->type, "element type (float)");

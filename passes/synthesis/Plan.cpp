@@ -11,7 +11,8 @@ namespace ccl {
 llvm::ArrayRef<model::Collective> plannedCollectives() {
   static constexpr model::Collective list[] = {
       model::Collective::AllGather, model::Collective::ReduceScatter, model::Collective::AllReduce,
-      model::Collective::Broadcast, model::Collective::Reduce};
+      model::Collective::Broadcast, model::Collective::Reduce,        model::Collective::Scatter,
+      model::Collective::Gather};
   return list;
 }
 
@@ -43,7 +44,7 @@ public:
   PlanReport run() {
     findBound();
     solver::Network::Options options;
-    options.symmetric = request.symmetric && !isRooted(request.generator.collective);
+    options.symmetric = request.symmetric && !model::hasRoot(request.generator.collective);
     const solver::Network network(topology, options);
     report.symmetric = network.isSymmetric();
     Packings packings(topology, network, request, treesGBps());

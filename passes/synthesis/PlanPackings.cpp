@@ -2,6 +2,7 @@
 #include "passes/synthesis/PlanPackings.h"
 
 #include "passes/synthesis/solver/Pairs.h"
+#include "passes/synthesis/solver/Paths.h"
 #include "passes/synthesis/solver/Rate.h"
 
 #include <fmt/format.h>
@@ -13,11 +14,14 @@ namespace ccl {
 using model::Collective;
 
 bool isRooted(Collective c) { return c == Collective::Broadcast || c == Collective::Reduce; }
+bool isPersonal(Collective c) { return c == Collective::Scatter || c == Collective::Gather; }
 bool goesUp(Collective c) {
-  return c == Collective::ReduceScatter || c == Collective::AllReduce || c == Collective::Reduce;
+  return c == Collective::ReduceScatter || c == Collective::AllReduce || c == Collective::Reduce ||
+         c == Collective::Gather;
 }
 bool goesDown(Collective c) {
-  return c == Collective::AllGather || c == Collective::AllReduce || c == Collective::Broadcast;
+  return c == Collective::AllGather || c == Collective::AllReduce || c == Collective::Broadcast ||
+         c == Collective::Scatter;
 }
 
 /// What is this near to another packing counts as equal.
@@ -53,8 +57,9 @@ std::vector<int32_t> Packings::chunkCounts() const {
   // Behind one port, a chunk for every other rank.
   if (rooted && peers > counts.back() && request.limits.chunks <= 0 && peers <= mostPeers)
     counts.push_back(peers);
-  const int64_t roots = rooted ? 1 : network.representatives();
-  std::erase_if(counts, [&](int32_t k) { return k > 1 && k * roots * network.ranks() > mostArcs; });
+  std::erase_if(counts, [&](int32_t k) {
+    return k > 1 && trees({k, false, 0}) * network.ranks() > double(mostArcs);
+  });
   return counts;
 }
 
@@ -62,10 +67,16 @@ int32_t Packings::phases() const {
   return goesUp(request.generator.collective) && goesDown(request.generator.collective) ? 2 : 1;
 }
 
+/// Not of trees up and down, which share links as they like; nor of paths, which are found by the
+/// flow that would say.
+bool Packings::isExact() const {
+  return phases() == 1 && !isPersonal(request.generator.collective);
+}
+
 /// GB/s that `chunks` equal trees of each root allow.
 double Packings::most(int32_t chunks) const {
-  if (phases() == 2)
-    return goalGBps; // trees up and trees down share links as they like
+  if (!isExact())
+    return goalGBps;
   solver::RateProblem rate;
   rate.trees = chunks;
   rate.up = goesUp(request.generator.collective);
@@ -90,8 +101,10 @@ std::vector<Packings::Kind> Packings::kinds() const {
 }
 
 double Packings::trees(const Kind &kind) const {
-  const bool one = kind.pairs || isRooted(request.generator.collective);
-  return phases() * double(kind.chunks) * (one ? 1 : network.representatives());
+  const Collective collective = request.generator.collective;
+  const bool one = kind.pairs || isRooted(collective);
+  const int32_t each = isPersonal(collective) ? network.ranks() : network.representatives();
+  return phases() * double(kind.chunks) * (one ? 1 : each);
 }
 
 bool Packings::isSmall(const Kind &kind) const { return trees(kind) * network.ranks() <= fewArcs; }
@@ -122,6 +135,17 @@ solver::Forest Packings::packPairs(const Kind &kind, int32_t slack, double goalU
   return sorted;
 }
 
+solver::Forest Packings::packPaths(const Kind &kind, int32_t slack, double goalUs,
+                                   const solver::PackOptions &options) const {
+  solver::PathProblem problem;
+  problem.root = int32_t(request.generator.root);
+  problem.up = goesUp(request.generator.collective);
+  problem.chunks = kind.chunks;
+  problem.shortest = slack == 0;
+  problem.goal = goalUs;
+  return solver::packPaths(network, problem, options);
+}
+
 /// As many trees of each root.
 solver::Forest Packings::packEqually(const Kind &kind, int32_t slack, double goalUs,
                                      const solver::PackOptions &options) const {
@@ -147,8 +171,10 @@ Packing Packings::pack(const Kind &kind, int32_t slack, bool thorough) const {
   const double trees =
       phases() * double(kind.chunks) * (kind.pairs || rooted ? 1 : network.representatives());
   const solver::PackOptions effort = options(thorough, trees);
-  packing.forest = kind.pairs ? packPairs(kind, slack, goalUs, effort)
-                              : packEqually(kind, slack, goalUs, effort);
+  auto form = kind.pairs ? &Packings::packPairs : &Packings::packEqually;
+  if (isPersonal(request.generator.collective))
+    form = &Packings::packPaths;
+  packing.forest = (this->*form)(kind, slack, goalUs, effort);
   judge(packing);
   return packing;
 }
@@ -160,7 +186,7 @@ void Packings::judge(Packing &packing) const {
   packing.latencyUs = phases() * packing.measure.latency;
   for (const solver::Tree &tree : packing.forest.trees)
     for (int32_t rank = 0; rank < network.ranks(); ++rank) {
-      if (rank == tree.root)
+      if (!tree.has(rank))
         continue;
       auto ways = tree.up ? network.out(rank) : network.in(rank);
       for (const solver::Use &use : network.uses(ways[size_t(tree.ways[size_t(rank)])]))
@@ -203,6 +229,8 @@ bool Packings::isTooLow(int32_t slack) const {
 
 /// Not if there is something as low that is as good as these chunks allow.
 bool Packings::isWorthIt(const Kind &kind, int32_t slack) const {
+  if (isPersonal(request.generator.collective) && slack > 0)
+    return false; // the shortest ways, or all
   if (kept.empty())
     return true;
   const int32_t height = slack < 0 ? INT32_MAX : kept.front().height + phases() * slack;
@@ -235,7 +263,7 @@ std::string Packings::explore() {
     if (!kind.pairs && !kept.empty() && kept.front().pairs &&
         isBeaten(INT32_MAX, goalGBps * pairsSuffice))
       break;
-    if (!kind.pairs && !isSmall(kind) && kind.mostGBps <= most * (2 - sameRate))
+    if (isExact() && !isSmall(kind) && kind.mostGBps <= most * (2 - sameRate))
       continue;
     most = std::max(most, kind.mostGBps);
     for (int32_t slack : slacks) {
@@ -250,8 +278,10 @@ std::string Packings::explore() {
   return "";
 }
 
-/// The best kind of each slack once more.
+/// The best kind of each slack once more. (Paths are exact.)
 std::string Packings::improve() {
+  if (isPersonal(request.generator.collective))
+    return "";
   for (int32_t slack : slacks) {
     auto found = bySlack.find(slack);
     if (found == bySlack.end() || !isWorthIt(found->second.kind, slack) || request.isOver())
@@ -264,9 +294,8 @@ std::string Packings::improve() {
 }
 
 std::string Packings::find() {
-  const bool rooted = isRooted(request.generator.collective);
   solver::PackProblem any;
-  any.trees.push_back({rooted ? int32_t(request.generator.root) : 0, false});
+  any.trees.push_back({int32_t(request.generator.root), false}); // 0 where no rank is special
   if (std::string wrong = any.check(network); !wrong.empty())
     return wrong;
   for (std::string (Packings::*step)() : {&Packings::explore, &Packings::improve})

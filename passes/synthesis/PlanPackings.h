@@ -56,12 +56,15 @@ private:
 
   std::vector<Kind> kinds() const;
   std::vector<int32_t> chunkCounts() const;
+  bool isExact() const; ///< whether what so many trees allow is known
   double most(int32_t chunks) const;
   int32_t phases() const; ///< of trees, one after the other
   double trees(const Kind &kind) const;
   bool isSmall(const Kind &kind) const;
   solver::PackOptions options(bool thorough, double trees) const;
   solver::Forest packPairs(const Kind &kind, int32_t slack, double goalUs,
+                           const solver::PackOptions &options) const;
+  solver::Forest packPaths(const Kind &kind, int32_t slack, double goalUs,
                            const solver::PackOptions &options) const;
   solver::Forest packEqually(const Kind &kind, int32_t slack, double goalUs,
                              const solver::PackOptions &options) const;
@@ -88,7 +91,9 @@ private:
   std::map<int32_t, Reached> bySlack; ///< the best
 };
 
-/// Whether one rank is the root of all.
+/// Whether every rank has a shard of its own that one rank sends or gets.
+bool isPersonal(model::Collective collective);
+/// Whether one rank is the root of all trees, and all ranks have the same data.
 bool isRooted(model::Collective collective);
 /// Whether trees reduce; whether they copy. all_reduce does both.
 bool goesUp(model::Collective collective);

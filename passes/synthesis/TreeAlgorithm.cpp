@@ -57,12 +57,12 @@ private:
 /// A move of the choreography.
 struct TreeMove {
   bool reduce = false;
-  int32_t src, dst; ///< ranks
+  int32_t src = 0, dst = 0; ///< ranks
   bool fromInput = false;
-  int64_t chunk;
-  int64_t srcAgent;
-  SmallVector<int64_t, 2> dstAgents;
-  double start;
+  int64_t chunk = 0;
+  int64_t srcAgent = 0;
+  SmallVector<int64_t, 2> dstAgents = {};
+  double start = 0;
 };
 
 class Writer {
@@ -154,8 +154,11 @@ private:
     const Tree &tree = forest.trees[size_t(hop.tree)];
     const Way &way = wayOf(tree, hop.rank);
     const int32_t parent = network.end(hop.rank, way);
-    TreeMove move{tree.up, parent, hop.rank, false, trees.chunks[size_t(hop.tree)],
-                  0,       {},     hop.start};
+    TreeMove move{.reduce = tree.up && model::reduces(trees.request.collective),
+                  .src = parent,
+                  .dst = hop.rank,
+                  .chunk = trees.chunks[size_t(hop.tree)],
+                  .start = hop.start};
     if (!tree.up) {
       move.fromInput = separate && parent == tree.root;
       move.srcAgent = agents.sender(parent, way, size_t(hop.tree));
@@ -169,7 +172,7 @@ private:
     move.src = hop.rank, move.dst = parent;
     move.srcAgent = agents.sender(hop.rank, way, size_t(hop.tree));
     move.dstAgents.push_back(parent == tree.root
-                                 ? agents.root()
+                                 ? (move.reduce ? agents.root() : agents.arrivals())
                                  : agents.sender(parent, wayOf(tree, parent), size_t(hop.tree)));
     return move;
   }
@@ -180,7 +183,7 @@ private:
     for (size_t t = 0; t < forest.trees.size(); ++t) {
       const Tree &tree = forest.trees[t];
       for (int32_t rank = 0; !tree.up && rank < network.ranks(); ++rank) {
-        if (rank == tree.root)
+        if (!tree.has(rank))
           continue;
         const Way &way = wayOf(tree, rank);
         const int32_t parent = network.end(rank, way);

@@ -1,9 +1,9 @@
 //===- TreeAlgorithm.h - A forest as an L1 algorithm ---------------------------===//
 //
-// Every tree of a forest carries a chunk. Down trees copy by `put`, up trees reduce by stages. A
-// rank has one agent for every link that leaves it: that waits for what it sends on there, or
-// reduces it as it sends it on. Others wait for what goes nowhere else, copy inside of the rank,
-// and reduce what is the rank's own. The order is that of solver/Order.h.
+// Every tree of a forest carries a chunk. Down trees, and paths, copy by `put`, up trees reduce by
+// stages. A rank has one agent for every link that leaves it: that waits for what it sends on
+// there, or reduces it as it sends it on. Others wait for what goes nowhere else, copy inside of
+// the rank, and reduce what is the rank's own. The order is that of solver/Order.h.
 //
 // Where ranks are alike (Network::isSymmetric) each arc is one step of all ranks; otherwise the
 // moves are a table.
@@ -26,7 +26,8 @@ struct TreeAlgorithm {
 };
 
 /// Appends the algorithm to the module. all_gather, broadcast: down trees; reduce_scatter, reduce:
-/// up trees; all_reduce: both, each down tree after the up tree of its chunk, and with its root.
+/// up trees; all_reduce: both, each down tree after the up tree of its chunk, and with its root;
+/// scatter: paths down; gather: paths up.
 AlgorithmOp writeTrees(mlir::ModuleOp module, llvm::StringRef name, const solver::Network &network,
                        const solver::Forest &forest, const TreeAlgorithm &trees);
 

@@ -21,7 +21,11 @@ std::string descend(const Network &network, const Tree &tree, Measure &measure) 
   std::vector<double> latency(ranks, 0);
   std::vector<int32_t> path;
   depth[size_t(tree.root)] = 0;
-  for (int32_t rank = 0; rank < network.ranks(); ++rank) {
+  const bool isPath = tree.leaf >= 0;
+  if (isPath && size_t(tree.leaf) >= ranks)
+    return "a path to no rank";
+  for (int32_t rank = isPath ? tree.leaf : 0; rank < (isPath ? tree.leaf + 1 : network.ranks());
+       ++rank) {
     path.clear();
     for (int32_t at = rank; depth[size_t(at)] < 0; at = Forest::parent(network, tree, at)) {
       const int32_t way = tree.ways[size_t(at)];
@@ -41,6 +45,9 @@ std::string descend(const Network &network, const Tree &tree, Measure &measure) 
   }
   if (tree.ways[size_t(tree.root)] >= 0)
     return "the root has a parent";
+  for (size_t rank = 0; rank < ranks; ++rank)
+    if (tree.has(int32_t(rank)) && depth[rank] < 0)
+      return fmt::format("rank {} is beside the path", rank);
   measure.height = std::max(measure.height, *std::max_element(depth.begin(), depth.end()));
   measure.latency = std::max(measure.latency, *std::max_element(latency.begin(), latency.end()));
   return "";
@@ -63,7 +70,7 @@ Measure measure(const Network &network, const Forest &forest) {
       return result;
     }
     for (int32_t rank = 0; rank < network.ranks(); ++rank)
-      if (rank != tree.root)
+      if (tree.has(rank))
         for (const Use &use :
              network.uses(choices(network, tree, rank)[size_t(tree.ways[size_t(rank)])]))
           result.busy[size_t(use.limit)] += use.weight;

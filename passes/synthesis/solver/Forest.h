@@ -1,7 +1,8 @@
 //===- Forest.h - Trees that carry chunks to all ranks, or from all ---------===//
 //
 // A solution: every tree carries one chunk, all chunks are equally long. Down, the chunk of the
-// root goes to every rank; up, what all ranks have of the chunk is reduced into the root.
+// root goes to every rank; up, what all ranks have of the chunk is reduced into the root. A path
+// goes from the root to one rank, or from that to the root.
 //===----------------------------------------------------------------------===//
 #pragma once
 
@@ -15,8 +16,11 @@ struct Tree {
   int32_t root = 0;
   bool up = false;
   /// By rank: the way to (up: from) its parent's side, a position in Network::in(rank) (up:
-  /// Network::out(rank)). -1 at the root.
+  /// Network::out(rank)). -1 at the root, and at ranks that a path does not pass.
   std::vector<int32_t> ways;
+  int32_t leaf = -1; ///< of a path; the root itself: no message. -1: a tree
+
+  bool has(int32_t rank) const { return ways[size_t(rank)] >= 0; }
 };
 
 struct Forest {

@@ -21,7 +21,7 @@ public:
     for (size_t t = 0; t < forest.trees.size(); ++t) {
       const Tree &tree = forest.trees[t];
       for (size_t rank = 0; rank < ranks; ++rank)
-        if (int32_t(rank) != tree.root)
+        if (tree.has(int32_t(rank)))
           ways[t * ranks + rank] = &(tree.up ? network.out(int32_t(rank))
                                              : network.in(int32_t(rank)))[size_t(tree.ways[rank])];
     }

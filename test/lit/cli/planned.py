@@ -10,7 +10,8 @@ import subprocess
 import sys
 
 COLLECTIVES = {"all_gather": [], "reduce_scatter": ["--op", "max"], "all_reduce": [],
-               "broadcast": ["-r", "1"], "reduce": ["-r", "2"]}
+               "broadcast": ["-r", "1"], "reduce": ["-r", "2"],
+               "scatter": ["-r", "1"], "gather": ["-r", "2"]}
 # What foreign formats have a name for.
 CONVERTED = ("all_gather", "reduce_scatter", "all_reduce")
 

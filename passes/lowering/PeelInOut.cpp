@@ -4,6 +4,10 @@
 // input. If every instance of an operand is such a first read, the operand moves to
 // `in`; if none is, it stays. Where instances are mixed, or peers read the buffer, the
 // input is copied first and everything happens in `out`.
+//
+// Of a buffer that is larger than the output (reduce_scatter, scatter) the rank's own part is
+// `out`, if no operand is now in it and now elsewhere; else all of it is scratch, and that part is
+// copied at the end.
 //===----------------------------------------------------------------------===//
 
 #include "dialect/Indexing.h"
@@ -33,16 +37,19 @@ public:
 
   void run() {
     bool firstReadsKnown = classify();
+    const bool apart = scatters() && firstReadsKnown && ownPartIsApart();
+    if (!apart)
+      own.clear();
     createBuffers();
     if (!firstReadsKnown || copies == Copies::Some) {
       firstReads.clear();
       copies = Copies::All;
     }
-    rewriteTransfers();
+    rewriteTransfers(apart && !readsLater());
     OpBuilder prologue = OpBuilder::atBlockBegin(agentBlock());
     if (copies == Copies::All)
       copyInput(prologue);
-    if (main != out) {
+    if (main != out && !apart) {
       OpBuilder epilogue = OpBuilder::atBlockEnd(agentBlock());
       copyOutput(epilogue);
     }
@@ -53,9 +60,12 @@ public:
     inout.erase();
   }
 
+  /// What holds parts that are no output, or nothing.
+  BufferOp getWork() { return main != out ? main.getDefiningOp<BufferOp>() : BufferOp(); }
+
 private:
   enum class Copies { None, All, Some };
-  using ReadKey = std::pair<Operation *, unsigned>;
+  using OperandKey = std::pair<Operation *, unsigned>;
 
   Block *agentBlock() {
     for (Operation &op : program.getBlock())
@@ -64,28 +74,55 @@ private:
     return nullptr;
   }
 
+  /// Peers do not know of two buffers, and what is copied first is copied to one.
+  bool ownPartIsApart() {
+    if (copies != Copies::None || mixed)
+      return false;
+    const WalkResult other = program.getBody().walk([&](Operation *op) {
+      const bool stays = isa<BufferOp, TransferOp>(op);
+      return !stays && llvm::is_contained(op->getOperands(), inout.getResult())
+                 ? WalkResult::interrupt()
+                 : WalkResult::advance();
+    });
+    return !other.wasInterrupted();
+  }
+
+  /// Notes whether operand `i` (of sources, then destinations) is in the rank's own part.
+  void noteOwn(Operation *op, unsigned i, int64_t rank, const model::Operand &o, int64_t count) {
+    const int64_t first = contract.outPosition(rank, 0), end = first + contract.outChunks();
+    const bool inside = o.chunk >= first && o.chunk + count <= end;
+    const bool outside = o.chunk + count <= first || o.chunk >= end;
+    auto [it, isNew] = own.try_emplace({op, i}, inside);
+    mixed |= (!inside && !outside) || it->second != inside;
+  }
+
   /// Finds the operands whose every instance is a first read, and the input chunks that
   /// the rank never overwrites. False if some operand is mixed.
   bool classify() {
     auto ranks = representativeRanks(program);
     if (shared || !ranks)
       return false;
-    DenseMap<ReadKey, std::pair<bool, bool>> seen; // (first, later)
+    DenseMap<OperandKey, std::pair<bool, bool>> seen; // (first, later)
     bool anyWritten = false, anyKept = false;
     for (int64_t rank : *ranks) {
       llvm::DenseSet<int64_t> written;
       auto visit = [&](Operation *op, const model::Instruction &in) {
         const bool moves = in.kind == model::Instruction::Kind::Transfer;
         for (auto [i, o] : llvm::enumerate(moves ? in.from : std::vector<model::Operand>()))
-          if (o.kind == model::Operand::Kind::Local && o.buffer == number)
+          if (o.kind == model::Operand::Kind::Local && o.buffer == number) {
+            noteOwn(op, unsigned(i), rank, o, in.count);
             for (int64_t j = 0; j < in.count; ++j) {
               auto &[first, later] = seen[{op, unsigned(i)}];
               (written.contains(o.chunk + j) ? later : first) = true;
             }
-        for (const model::Operand &o : in.to)
-          if (o.kind == model::Operand::Kind::Local && o.buffer == number)
+          }
+        for (auto [i, o] : llvm::enumerate(in.to))
+          if (o.kind == model::Operand::Kind::Local && o.buffer == number) {
+            if (moves)
+              noteOwn(op, unsigned(in.from.size() + i), rank, o, in.count);
             for (int64_t j = 0; j < in.count; ++j)
               written.insert(o.chunk + j);
+          }
         return true;
       };
       if (failed(forEachInstruction(program, rank, visit)))
@@ -145,7 +182,38 @@ private:
     return rank * contract.chunks;
   }
 
-  void rewriteTransfers() {
+  void countFromOwnShard(PlaceRef &p) {
+    IndexSpace space;
+    AffineExpr linear = linearize(space.rebase(p.map, p.operands), shape);
+    AffineExpr index = normalizeIndex(linear - ownShard(space));
+    SmallVector<Value> operands;
+    p.map = makeMap(index, space.values(), operands, context);
+    p.operands = operands;
+  }
+
+  /// To `main`, or to the output if it is apart and the operand is in it.
+  void move(PlaceRef &p, Operation *op, unsigned operand) {
+    p.base = main;
+    if (!own.lookup({op, operand}))
+      return;
+    p.base = out;
+    countFromOwnShard(p);
+  }
+
+  /// Whether what was written outside of the rank's own part is read again.
+  bool readsLater() {
+    const WalkResult found = program.getBody().walk([&](TransferOp op) {
+      for (auto [i, p] : llvm::enumerate(getFromPlaces(op)))
+        if (p.base == inout.getResult() && !firstReads.contains({op, unsigned(i)}) &&
+            !own.lookup({op, unsigned(i)}))
+          return WalkResult::interrupt();
+      return WalkResult::advance();
+    });
+    return found.wasInterrupted();
+  }
+
+  /// `dropWork`: nobody reads `main` but as the output; what is only noted there goes.
+  void rewriteTransfers(bool dropWork) {
     SmallVector<TransferOp> transfers;
     program.getBody().walk([&](TransferOp op) { transfers.push_back(op); });
     for (TransferOp op : transfers) {
@@ -155,26 +223,23 @@ private:
         if (p.base != inout.getResult())
           continue;
         changed = true;
-        p.base = main;
-        if (!firstReads.contains({op, unsigned(i)}))
+        if (!firstReads.contains({op, unsigned(i)})) {
+          move(p, op, unsigned(i));
           continue;
-        p.base = in;
-        if (gathers()) {
-          IndexSpace space;
-          AffineExpr linear = linearize(space.rebase(p.map, p.operands), shape);
-          AffineExpr index = normalizeIndex(linear - ownShard(space));
-          SmallVector<Value> operands;
-          p.map = makeMap(index, space.values(), operands, context);
-          p.operands = operands;
         }
+        p.base = in;
+        if (gathers())
+          countFromOwnShard(p);
       }
-      for (PlaceRef &p : to)
+      for (auto [i, p] : llvm::enumerate(to))
         if (p.base == inout.getResult()) {
-          p.base = main;
+          move(p, op, unsigned(from.size() + i));
           changed = true;
         }
       if (!changed)
         continue;
+      if (dropWork && llvm::any_of(to, [&](const PlaceRef &p) { return p.base != main; }))
+        llvm::erase_if(to, [&](const PlaceRef &p) { return p.base == main; });
       OpBuilder b(op);
       auto created = createTransfer(b, op.getLoc(), op.getReduce(), from, to, op.getCount());
       created->setDiscardableAttrs(op->getDiscardableAttrDictionary());
@@ -243,7 +308,9 @@ private:
   int32_t number = 0;
   Value in, out, main;
   Copies copies = Copies::All;
-  llvm::DenseSet<ReadKey> firstReads;
+  llvm::DenseSet<OperandKey> firstReads;
+  DenseMap<OperandKey, bool> own; ///< whether the operand is in the rank's own part
+  bool mixed = false;             ///< some operand is now there and now not
 };
 
 struct PeelInOut : impl::CclPeelInOutBase<PeelInOut> {
@@ -262,6 +329,7 @@ struct PeelInOut : impl::CclPeelInOutBase<PeelInOut> {
       for (auto [i, buffer] : llvm::enumerate(program.getBody().getOps<BufferOp>()))
         shared[buffer] = read.test(i);
     }
+    SmallVector<BufferOp> works;
     for (ProgramOp program : programs) {
       BufferOp inout;
       for (auto buffer : program.getBody().getOps<BufferOp>())
@@ -278,8 +346,15 @@ struct PeelInOut : impl::CclPeelInOutBase<PeelInOut> {
       if (agents != 1)
         return program.emitOpError("has an inout buffer and not exactly one agent: write it with "
                                    "in and out buffers");
-      Peeler(program, inout, shared.lookup(inout), *contract).run();
+      Peeler peeler(program, inout, shared.lookup(inout), *contract);
+      peeler.run();
+      if (BufferOp work = peeler.getWork())
+        works.push_back(work);
     }
+    // Buffers are the same on all ranks.
+    if (llvm::all_of(works, [](BufferOp work) { return work.use_empty(); }))
+      for (BufferOp work : works)
+        work.erase();
     return success();
   }
 };

@@ -37,6 +37,32 @@ ccl.algorithm @scatter implements #ccl.contract<reduce_scatter, sum> {
 
 // -----
 
+// Where each operand is either in the rank's own part or not, that part is the output itself; what is
+// only passed on is kept nowhere.
+// CHECK-LABEL: ccl.program @apart.p(%me)
+// CHECK: %x_in = ccl.buffer in chunks(4)
+// CHECK-NEXT: %x_out = ccl.buffer out chunks(1)
+// CHECK-NOT: ccl.buffer
+// CHECK: ccl.transfer reduce from %{{.*}}, %x_in[(%me + 2) mod 4] to %{{[a-z_0-9]+$}}
+// CHECK: ccl.transfer reduce from %{{.*}}, %x_in[%me] to %x_out[0]{{$}}
+// CHECK: ccl.transfer reduce from %{{.*}}, %x_out[0] to %x_out[0]{{$}}
+// CHECK-NOT: ccl.transfer
+// CHECK: }
+ccl.algorithm @apart implements #ccl.contract<reduce_scatter, sum> {
+  %x = ccl.buffer inout ranks(4) chunks(4)
+  affine.parallel (%r) = (0) to (4) {
+    ccl.reduce %x[(%r + 3) mod 4, %r] into %x[(%r + 2) mod 4, %r]
+  }
+  affine.parallel (%r) = (0) to (4) {
+    ccl.reduce %x[(%r + 2) mod 4, %r] into %x[%r, %r]
+  }
+  affine.parallel (%r) = (0) to (4) {
+    ccl.reduce %x[(%r + 1) mod 4, %r] into %x[%r, %r]
+  }
+}
+
+// -----
+
 // Reads that are first in some iterations only: the input is copied before.
 // CHECK-LABEL: ccl.program @mixed.p0
 // CHECK: ccl.block 0 {

@@ -38,6 +38,8 @@ public:
   void solve();
   /// Of what is attained, with capacities as they are.
   double attained() const { return best * largest; }
+  /// How: in shares of the largest capacity.
+  const TreeRates &rates() const { return center; }
   /// Writes the cuts, potentials and prices of the best bound to `bound`, and returns what they
   /// prove, with capacities as they are.
   double prove(BandwidthBound &bound) const;

@@ -57,9 +57,8 @@ std::vector<int32_t> Packings::chunkCounts() const {
   // Behind one port, a chunk for every other rank.
   if (rooted && peers > counts.back() && request.limits.chunks <= 0 && peers <= mostPeers)
     counts.push_back(peers);
-  std::erase_if(counts, [&](int32_t k) {
-    return k > 1 && trees({k, false, 0}) * network.ranks() > double(mostArcs);
-  });
+  std::erase_if(
+      counts, [&](int32_t k) { return k > 1 && trees({k}) * network.ranks() > double(mostArcs); });
   return counts;
 }
 
@@ -88,13 +87,18 @@ double Packings::most(int32_t chunks) const {
   return solver::algbw(chunks * roots, solver::leastTime(topology, rate));
 }
 
-std::vector<Packings::Kind> Packings::kinds() const {
+/// Pairs, of which there may be any number.
+std::vector<Packings::Kind> Packings::pairs() const {
   std::vector<Kind> list;
-  if (request.generator.collective == Collective::AllReduce && !network.isSymmetric()) {
-    const int32_t most = request.limits.chunks > 0 ? request.limits.chunks : mostPairs;
-    for (int32_t chunks : solver::pairChunks(network, goalGBps, most))
-      list.push_back({chunks, true, goalGBps});
-  }
+  const int32_t most = request.limits.chunks > 0 ? request.limits.chunks : mostPairs;
+  for (int32_t chunks :
+       shares ? solver::pairChunks(*shares, most) : solver::pairChunks(network, goalGBps, most))
+    list.push_back({chunks, true, goalGBps, shares ? &*shares : nullptr});
+  return list;
+}
+
+std::vector<Packings::Kind> Packings::equals() const {
+  std::vector<Kind> list;
   for (int32_t chunks : chunkCounts())
     list.push_back({chunks, false, most(chunks)});
   return list;
@@ -127,7 +131,8 @@ solver::PackOptions Packings::options(bool thorough, double trees) const {
 /// Trees up first, then those down.
 solver::Forest Packings::packPairs(const Kind &kind, int32_t slack, double goalUs,
                                    const solver::PackOptions &options) const {
-  const solver::Forest pairs = solver::packPairs(network, {kind.chunks, slack, goalUs}, options);
+  const solver::Forest pairs =
+      solver::packPairs(network, {kind.chunks, slack, goalUs, kind.shares}, options);
   solver::Forest sorted;
   for (size_t down : {0, 1})
     for (size_t t = down; t < pairs.trees.size(); t += 2)
@@ -255,14 +260,10 @@ std::string Packings::attempt(const Kind &kind, int32_t slack, bool thorough) {
   return "";
 }
 
-/// All kinds, with more and more slack, and little effort.
-std::string Packings::explore() {
+/// With more and more slack, and little effort.
+std::string Packings::explore(const std::vector<Kind> &kinds) {
   double most = 0;
-  for (const Kind &kind : kinds()) {
-    // Trees of all ranks are more than pairs, and no lower.
-    if (!kind.pairs && !kept.empty() && kept.front().pairs &&
-        isBeaten(INT32_MAX, goalGBps * pairsSuffice))
-      break;
+  for (const Kind &kind : kinds) {
     if (isExact() && !isSmall(kind) && kind.mostGBps <= most * (2 - sameRate))
       continue;
     most = std::max(most, kind.mostGBps);
@@ -276,6 +277,22 @@ std::string Packings::explore() {
     }
   }
   return "";
+}
+
+/// Pairs with roots that are near to all; as the linear program has them, which are higher; trees
+/// of all ranks, which are many: each if those before are not good enough.
+std::string Packings::exploreAll() {
+  if (request.generator.collective == Collective::AllReduce && !network.isSymmetric()) {
+    auto suffice = [&] { return isBeaten(INT32_MAX, goalGBps * pairsSuffice); };
+    if (std::string wrong = explore(pairs()); !wrong.empty() || suffice() || request.isOver())
+      return wrong;
+    request.tell("roots: linear program");
+    shares = solver::pairShares(topology, network, request.boundSeconds);
+    if (shares)
+      if (std::string wrong = explore(pairs()); !wrong.empty() || suffice())
+        return wrong;
+  }
+  return explore(equals());
 }
 
 /// The best kind of each slack once more. (Paths are exact.)
@@ -298,7 +315,7 @@ std::string Packings::find() {
   any.trees.push_back({int32_t(request.generator.root), false}); // 0 where no rank is special
   if (std::string wrong = any.check(network); !wrong.empty())
     return wrong;
-  for (std::string (Packings::*step)() : {&Packings::explore, &Packings::improve})
+  for (std::string (Packings::*step)() : {&Packings::exploreAll, &Packings::improve})
     if (std::string wrong = (this->*step)(); !wrong.empty())
       return wrong;
   return kept.empty() ? lowest : "";

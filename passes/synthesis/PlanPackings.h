@@ -10,7 +10,7 @@
 #include "passes/synthesis/Plan.h"
 
 #include "dialect/bound/Bound.h"
-#include "passes/synthesis/solver/Pack.h"
+#include "passes/synthesis/solver/Pairs.h"
 
 #include <map>
 
@@ -51,10 +51,12 @@ private:
   struct Kind {
     int32_t chunks = 1;
     bool pairs = false;
-    double mostGBps = 0; ///< as of Packing
+    double mostGBps = 0;                        ///< as of Packing
+    const solver::PairShares *shares = nullptr; ///< as of solver::PairProblem
   };
 
-  std::vector<Kind> kinds() const;
+  std::vector<Kind> pairs() const;
+  std::vector<Kind> equals() const;
   std::vector<int32_t> chunkCounts() const;
   bool isExact() const; ///< whether what so many trees allow is known
   double most(int32_t chunks) const;
@@ -73,7 +75,8 @@ private:
   bool isTooLow(int32_t slack) const;
   bool isWorthIt(const Kind &kind, int32_t slack) const;
   std::string attempt(const Kind &kind, int32_t slack, bool thorough);
-  std::string explore();
+  std::string explore(const std::vector<Kind> &kinds);
+  std::string exploreAll();
   std::string improve();
   bool isBeaten(int32_t height, double fluidGBps) const;
   void keep(Packing packing);
@@ -82,6 +85,7 @@ private:
   const solver::Network &network;
   const PlanRequest &request;
   const double goalGBps;
+  std::optional<solver::PairShares> shares;
   std::vector<Packing> kept;
   std::string lowest; ///< no packing is as low as it should be
   struct Reached {

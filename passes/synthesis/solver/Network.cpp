@@ -236,6 +236,13 @@ Network::Network(const Topology &topology, const Options &options) {
   NetworkBuilder(*this, rest).build(options.symmetric);
 }
 
+Network Network::weighted(std::span<const double> factors) const {
+  Network other = *this;
+  for (Use &use : other.allUses)
+    use.weight *= factors[size_t(use.limit)];
+  return other;
+}
+
 int32_t Network::shifted(int32_t rank, int32_t by) const {
   int64_t result = 0;
   for (const model::Orbits::Shift &side : shifts)

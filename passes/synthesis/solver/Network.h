@@ -49,6 +49,9 @@ public:
   explicit Network(const model::Topology &topology, const Options &options);
   explicit Network(const model::Topology &topology) : Network(topology, Options{}) {}
 
+  /// The same with weights times the factors of their limits.
+  Network weighted(std::span<const double> factors) const;
+
   int32_t ranks() const { return numRanks; }
   bool isSymmetric() const { return !shifts.empty(); }
   /// Ranks whose trees are looked for: rank 0, or all.

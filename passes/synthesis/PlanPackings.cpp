@@ -31,8 +31,8 @@ static constexpr double pairsSuffice = 0.98;
 /// What has less than this of what others with more slack have lacks height.
 static constexpr double tooLow = 0.75;
 /// Forests with so many arcs cost nothing.
-static constexpr double fewArcs = 1024;
-static constexpr int32_t mostPairs = 128;
+static constexpr double fewArcs = 256;
+static constexpr int32_t usualChunks = 8, mostPairs = 128;
 static constexpr int32_t slacks[] = {0, 1, 2, 3, 4, 6, 8, -1};
 /// Arcs of a forest at most, summed over its trees: more take minutes to pack.
 static constexpr int64_t mostArcs = int64_t(1) << 21;
@@ -46,19 +46,16 @@ Packings::Packings(const model::Topology &topology, const solver::Network &netwo
                    const PlanRequest &request, double goalGBps)
     : topology(topology), network(network), request(request), goalGBps(goalGBps) {}
 
-/// Few chunks first, so that of equal packings the smaller is found.
+/// Few chunks first, so that of equal packings the smaller is found. Of one root there are few
+/// trees each, and switches want many: one for every rank behind them.
 std::vector<int32_t> Packings::chunkCounts() const {
-  constexpr int32_t usual = 8, mostPeers = 64;
-  const bool rooted = isRooted(request.generator.collective);
-  const int32_t peers = network.ranks() - 1;
+  constexpr int32_t most = 64, fewRanks = 128;
+  const bool many = isRooted(request.generator.collective) && network.ranks() <= fewRanks;
+  const int32_t limit = request.limits.chunks;
   std::vector<int32_t> counts;
-  for (int32_t k = 1; k <= (request.limits.chunks > 0 ? request.limits.chunks : usual); ++k)
-    counts.push_back(k);
-  // Behind one port, a chunk for every other rank.
-  if (rooted && peers > counts.back() && request.limits.chunks <= 0 && peers <= mostPeers)
-    counts.push_back(peers);
-  std::erase_if(
-      counts, [&](int32_t k) { return k > 1 && trees({k}) * network.ranks() > double(mostArcs); });
+  for (int32_t k = 1; k <= (limit > 0 ? std::min(limit, most) : many ? most : usualChunks); ++k)
+    if (k == 1 || trees({k}) * network.ranks() <= double(mostArcs))
+      counts.push_back(k);
   return counts;
 }
 
@@ -97,10 +94,22 @@ std::vector<Packings::Kind> Packings::pairs() const {
   return list;
 }
 
+/// Those that allow more than fewer do; of one root also others that allow nearly all, since what
+/// is allowed is not always found.
 std::vector<Packings::Kind> Packings::equals() const {
+  constexpr double nearlyAll = 0.95, apart = 1.4;
+  const bool rooted = isRooted(request.generator.collective);
   std::vector<Kind> list;
-  for (int32_t chunks : chunkCounts())
-    list.push_back({chunks, false, most(chunks)});
+  double best = 0;
+  for (int32_t chunks : chunkCounts()) {
+    const Kind kind{chunks, false, most(chunks)};
+    if (!isExact() || kind.mostGBps > best * (2 - sameRate) ||
+        (rooted ? kind.mostGBps >= goalGBps * nearlyAll &&
+                      (chunks <= usualChunks || chunks >= apart * list.back().chunks)
+                : isSmall(kind)))
+      list.push_back(kind);
+    best = std::max(best, kind.mostGBps);
+  }
   return list;
 }
 
@@ -262,11 +271,7 @@ std::string Packings::attempt(const Kind &kind, int32_t slack, bool thorough) {
 
 /// With more and more slack, and little effort.
 std::string Packings::explore(const std::vector<Kind> &kinds) {
-  double most = 0;
-  for (const Kind &kind : kinds) {
-    if (isExact() && !isSmall(kind) && kind.mostGBps <= most * (2 - sameRate))
-      continue;
-    most = std::max(most, kind.mostGBps);
+  for (const Kind &kind : kinds)
     for (int32_t slack : slacks) {
       if (!kept.empty() && request.isOver())
         return "";
@@ -275,7 +280,6 @@ std::string Packings::explore(const std::vector<Kind> &kinds) {
       if (std::string wrong = attempt(kind, slack, isSmall(kind)); !wrong.empty())
         return wrong;
     }
-  }
   return "";
 }
 

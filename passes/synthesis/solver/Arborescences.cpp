@@ -1,7 +1,7 @@
 //===- Arborescences.cpp --------------------------------------------------===//
 #include "passes/synthesis/solver/Arborescences.h"
 
-#include "dialect/bound/Flow.h"
+#include "passes/synthesis/solver/Junctions.h"
 
 #include <algorithm>
 #include <cmath>
@@ -9,35 +9,34 @@
 namespace ccl::solver {
 namespace {
 
+constexpr int32_t manyRanks = 64, mostRanks = 256;
+
 class Arborescences {
 public:
-  Arborescences(const Network &network, const PackProblem &problem, const PackOptions &options)
+  Arborescences(const Network &network, const PackProblem &problem, const PackOptions &options,
+                Junctions switched)
       : network(network), root(problem.trees.front().root), up(problem.trees.front().up),
-        count(int64_t(problem.trees.size())), options(options), graph(network.ranks()) {
-    for (int32_t rank = 0; rank < network.ranks(); ++rank) {
-      first.push_back(int32_t(weights.size()));
-      for (const Way &way : leaving(rank)) {
-        graph.addArc(rank, network.end(rank, way), 0);
-        weights.push_back(network.uses(way).front().weight);
-      }
+        count(int64_t(problem.trees.size())), options(options), junctions(std::move(switched)),
+        fabric(junctions.nodes), weights(junctions.links.size(), 0),
+        leaving(size_t(network.ranks())) {
+    std::vector<double> byLimit(size_t(network.limits()), 0);
+    for (int32_t rank = 0; rank < network.ranks(); ++rank)
+      for (const Way &way : network.out(rank))
+        for (const Use &use : network.uses(way))
+          byLimit[size_t(use.limit)] = std::max(byLimit[size_t(use.limit)], use.weight);
+    for (size_t i = 0; i < weights.size(); ++i) {
+      fabric.addArc(junctions.links[i].src, junctions.links[i].dst, 0);
+      weights[i] = byLimit[size_t(junctions.links[i].limit)];
     }
   }
 
   static bool fits(const Network &network, const PackProblem &problem) {
-    if (network.isSymmetric() || problem.trees.empty())
+    if (network.isSymmetric() || problem.trees.empty() || network.ranks() > mostRanks)
       return false;
-    for (const PackProblem::Wanted &wanted : problem.trees)
-      if (wanted.root != problem.trees.front().root || wanted.up != problem.trees.front().up)
-        return false;
-    std::vector<bool> isTaken(size_t(network.limits()), false);
-    for (int32_t rank = 0; rank < network.ranks(); ++rank)
-      for (const Way &way : network.out(rank)) {
-        const int32_t limit = network.uses(way).front().limit;
-        if (way.numUses != 1 || isTaken[size_t(limit)])
-          return false;
-        isTaken[size_t(limit)] = true;
-      }
-    return true;
+    const PackProblem::Wanted &first = problem.trees.front();
+    return std::all_of(problem.trees.begin(), problem.trees.end(), [&](const auto &wanted) {
+      return wanted.root == first.root && wanted.up == first.up;
+    });
   }
 
   /// The least time from `from` on, and below `below`, that is enough, or 0.
@@ -55,11 +54,18 @@ public:
   }
 
   std::optional<Forest> trees(double time) {
-    setCapacities(time);
+    std::optional<RankLinks> links = splitOff(junctions, capacities(time), network.ranks(), root,
+                                              count, [this] { return isOver(); });
+    if (!links)
+      return std::nullopt;
+    model::FlowGraph graph(network.ranks());
+    for (const auto &[ends, capacity] : *links)
+      leaving[size_t(ends.first)].push_back(
+          {ends.second, graph.addArc(ends.first, ends.second, capacity)});
     Forest forest;
     for (int64_t left = count; left-- > 0;) {
       Tree tree{root, up, std::vector<int32_t>(size_t(network.ranks()), -1)};
-      if (!grow(tree, left))
+      if (!grow(graph, tree, left))
         return std::nullopt;
       forest.trees.push_back(std::move(tree));
     }
@@ -67,39 +73,51 @@ public:
   }
 
 private:
-  std::span<const Way> leaving(int32_t rank) const {
-    return up ? network.in(rank) : network.out(rank);
-  }
+  struct Link {
+    int32_t to, arc;
+  };
+
   bool isOver() const {
     return std::chrono::steady_clock::now() > options.deadline ||
            (options.isCancelled && options.isCancelled());
   }
 
-  void setCapacities(double time) {
-    for (size_t arc = 0; arc < weights.size(); ++arc)
-      graph.setCapacity(int32_t(arc), int64_t(std::floor(time / weights[arc] * (1 + 1e-9))));
+  std::vector<int64_t> capacities(double time) const {
+    std::vector<int64_t> result;
+    for (double weight : weights)
+      result.push_back(int64_t(std::floor(time / weight * (1 + 1e-9))));
+    return result;
   }
 
   bool isEnough(double time) {
-    setCapacities(time);
+    const std::vector<int64_t> chunks = capacities(time);
+    for (size_t arc = 0; arc < chunks.size(); ++arc)
+      fabric.setCapacity(int32_t(arc), chunks[arc]);
     for (int32_t rank = 0; rank < network.ranks(); ++rank)
-      if (rank != root && !isOver() && graph.run(root, rank, count) < count)
+      if (rank != root && !isOver() && fabric.run(root, rank, count) < count)
         return false;
     return true;
   }
 
+  /// The way that a message between two ranks takes, or -1.
+  int32_t wayOf(int32_t from, int32_t to) const {
+    std::span<const Way> ways = up ? network.out(to) : network.in(to);
+    for (size_t w = 0; w < ways.size(); ++w)
+      if (network.end(to, ways[w]) == from)
+        return int32_t(w);
+    return -1;
+  }
+
   /// One tree that leaves room for `left` others.
-  bool grow(Tree &tree, int64_t left) {
+  bool grow(model::FlowGraph &graph, Tree &tree, int64_t left) {
     std::vector<int32_t> reached = {root};
     std::vector<bool> isReached(size_t(network.ranks()), false);
     isReached[size_t(root)] = true;
-    for (size_t i = 0; i < reached.size() && !isOver(); ++i) {
-      std::span<const Way> ways = leaving(reached[i]);
-      for (size_t w = 0; w < ways.size(); ++w) {
-        const int32_t to = network.end(reached[i], ways[w]);
-        const int32_t arc = first[size_t(reached[i])] + int32_t(w);
+    for (size_t i = 0; i < reached.size() && !isOver(); ++i)
+      for (const auto &[to, arc] : leaving[size_t(reached[i])]) {
         const int64_t capacity = graph.capacity(arc);
-        if (isReached[size_t(to)] || capacity == 0)
+        const int32_t way = wayOf(reached[i], to);
+        if (isReached[size_t(to)] || capacity == 0 || way < 0)
           continue;
         graph.setCapacity(arc, capacity - 1);
         if (left > 0 && graph.run(root, to, left) < left) {
@@ -107,10 +125,9 @@ private:
           continue;
         }
         isReached[size_t(to)] = true;
-        tree.ways[size_t(to)] = ways[w].mate;
+        tree.ways[size_t(to)] = way;
         reached.push_back(to);
       }
-    }
     return reached.size() == isReached.size();
   }
 
@@ -119,9 +136,10 @@ private:
   const bool up;
   const int64_t count;
   const PackOptions &options;
-  model::FlowGraph graph;     ///< arcs: ways that leave (up: enter), by rank
-  std::vector<int32_t> first; ///< by rank, its arcs
-  std::vector<double> weights;
+  const Junctions junctions;
+  model::FlowGraph fabric;                ///< arcs: links of the junctions
+  std::vector<double> weights;            ///< by link
+  std::vector<std::vector<Link>> leaving; ///< between ranks
 };
 
 } // namespace
@@ -130,7 +148,13 @@ std::optional<Forest> packArborescences(const Network &network, const PackProble
                                         double below, const PackOptions &options) {
   if (!Arborescences::fits(network, problem))
     return std::nullopt;
-  Arborescences search(network, problem, options);
+  std::optional<Junctions> junctions = findJunctions(network, problem.trees.front().up);
+  if (!junctions)
+    return std::nullopt;
+  // To do without switches takes long where there are many, and makes trees high.
+  if (problem.slack >= 0 && network.ranks() > manyRanks && junctions->hasSwitches(network.ranks()))
+    return std::nullopt;
+  Arborescences search(network, problem, options, std::move(*junctions));
   const double time = search.leastTime(problem.goal, below * (1 - 1e-9));
   return time > 0 ? search.trees(time) : std::nullopt;
 }

@@ -5,7 +5,8 @@
 // behind it every cut keeps room for the trees that are still to come, and there is always such a
 // link; one maximum flow says so. Trees grow breadth first, which keeps them low.
 //
-// Only where every way is a link of its own: through switches trees compete for several at once.
+// What leads through switches is made links between ranks first (Junctions.h). That, and so the
+// whole, is exact unless switches have more in than out, or routes leave out what the links allow.
 //===----------------------------------------------------------------------===//
 #pragma once
 
@@ -16,8 +17,8 @@
 namespace ccl::solver {
 
 /// The fastest trees of `problem`, if they are slower than its goal allows and faster than `below`
-/// microseconds. Nothing if there are none, if they are not of one root, if ways share links, or if
-/// it takes too long.
+/// microseconds. Nothing if there are none, if they are not of one root, if there are many ranks,
+/// if switches cannot be done without, or if it takes too long.
 std::optional<Forest> packArborescences(const Network &network, const PackProblem &problem,
                                         double below, const PackOptions &options);
 

@@ -335,7 +335,9 @@ Forest pack(const Network &network, const PackProblem &problem, const PackOption
   if (found.us() <= problem.goal * (1 + epsilon))
     return forest;
   std::optional<Forest> exact = packArborescences(network, problem, found.us(), options);
-  return exact && isLow(network, problem, *exact) ? *exact : forest;
+  return exact && isLow(network, problem, *exact) && measure(network, *exact).us() < found.us()
+             ? *exact
+             : forest;
 }
 
 } // namespace ccl::solver

@@ -50,11 +50,12 @@ std::string planText(const PlanResult &result) {
   text += fmt::format("# bound {:.6g} GB/s: {}\n", report.bound.algbw, report.bound.certificate);
   if (!report.bound.exact)
     text += fmt::format("# (at least {:.6g} GB/s can be reached)\n", report.bound.attained);
-  text +=
-      "# trees: height (messages one after the other), chunks a root (k), fluid % of the bound\n";
+  text += "# trees: height (messages one after the other), chunks a root (k), fluid % of the "
+          "bound, and "
+          "what k allows\n";
   for (const PlanTrade &trade : report.trades)
-    text += fmt::format("#   {:>6} {:>4} {:>8.2f}\n", trade.height, trade.chunks,
-                        100 * trade.fluidRatio);
+    text += fmt::format("#   {:>6} {:>4} {:>8.2f} {:>8.2f}{}\n", trade.height, trade.chunks,
+                        100 * trade.fluidRatio, 100 * trade.mostRatio, trade.pairs ? " pairs" : "");
   constexpr const char *columns =
       "#{:>13} {:>12} {:>12} {:>10} {:>10} {:>12} {:>8} {:>8} {:>7} {:>4} {:>7} {:>7}\n";
   text += fmt::format(columns, "size", "count", "time", "algbw", "busbw", "bound", "of bound",
@@ -91,6 +92,8 @@ std::vector<std::string> planJson(const PlanResult &result) {
     line.number("height", trade.height);
     line.number("k", trade.chunks);
     line.real("fluid_ratio", trade.fluidRatio);
+    line.real("k_ratio", trade.mostRatio);
+    line.boolean("pairs", trade.pairs);
     trades.push_back(line.str());
   }
   for (const SizePlan &size : report.sizes) {

@@ -53,7 +53,8 @@ public:
       report.error = packings.find();
     }
     for (const Packing &packing : packings.best())
-      report.trades.push_back({packing.height, packing.chunks, ratioOf(packing)});
+      report.trades.push_back({packing.height, packing.chunks, ratioOf(packing),
+                               packing.mostGBps / report.bound.algbw, packing.pairs});
     if (report.error.empty())
       search(network, packings.best());
     if (report.error.empty())

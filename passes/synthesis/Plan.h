@@ -66,6 +66,8 @@ llvm::ArrayRef<model::Collective> plannedCollectives();
 struct PlanTrade {
   int32_t height = 0, chunks = 1;
   double fluidRatio = 0;
+  double mostRatio = 0; ///< of so many chunks, whatever the height
+  bool pairs = false;   ///< all_reduce: chunks of the buffer, with roots where they serve best
 };
 
 struct SizePlan {

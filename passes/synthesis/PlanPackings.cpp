@@ -178,7 +178,7 @@ solver::Forest Packings::packEqually(const Kind &kind, int32_t slack, double goa
 Packing Packings::pack(const Kind &kind, int32_t slack, bool thorough) const {
   Packing packing;
   packing.chunks = kind.chunks, packing.slack = slack, packing.pairs = kind.pairs;
-  packing.mostGBps = kind.mostGBps;
+  packing.mostGBps = kind.mostGBps, packing.shares = kind.shares;
   const bool rooted = isRooted(request.generator.collective);
   packing.allChunks = double(kind.chunks) * double(kind.pairs || rooted ? 1 : network.ranks());
   const double goalUs = packing.allChunks * 1000 / kind.mostGBps;
@@ -323,6 +323,31 @@ std::string Packings::find() {
     if (std::string wrong = (this->*step)(); !wrong.empty())
       return wrong;
   return kept.empty() ? lowest : "";
+}
+
+size_t Packings::findMore(size_t like) {
+  constexpr int32_t mostTimes = 4;
+  constexpr double aboutAsGood = 0.98;
+  if (!varied.insert(like).second || isPersonal(request.generator.collective))
+    return kept.size();
+  const int32_t limit = request.limits.chunks > 0 ? request.limits.chunks
+                                                  : (kept[like].pairs ? mostPairs : usualChunks);
+  const Kind kind{kept[like].chunks, kept[like].pairs, kept[like].mostGBps, kept[like].shares};
+  const int32_t slack = kept[like].slack, height = kept[like].height;
+  const double enough = kept[like].fluidGBps * aboutAsGood;
+  for (int32_t times = 2; times <= mostTimes && !request.isOver(); ++times) {
+    Kind more = kind;
+    more.chunks *= times;
+    if (more.chunks > limit || trees(more) * network.ranks() > double(mostArcs))
+      break;
+    if (!more.pairs)
+      more.mostGBps = most(more.chunks);
+    request.tell(fmt::format("trees: {}, for their order", more.chunks));
+    Packing packing = pack(more, slack, /*thorough=*/true);
+    if (packing.height <= height && packing.fluidGBps >= enough)
+      kept.push_back(std::move(packing));
+  }
+  return kept.size();
 }
 
 } // namespace ccl

@@ -13,6 +13,7 @@
 #include "passes/synthesis/solver/Pairs.h"
 
 #include <map>
+#include <set>
 
 namespace ccl {
 
@@ -28,6 +29,7 @@ struct Packing {
   double allChunks = 1; ///< of the buffer
   double fluidGBps = 0; ///< algbw if time were nothing but the busiest limit's
   double mostGBps = 0;  ///< no so many trees have a higher one
+  const solver::PairShares *shares = nullptr; ///< as of solver::PairProblem
   int32_t height = 0;   ///< messages one after the other, of all_reduce up and down
   double latencyUs = 0; ///< and their latency
 
@@ -45,6 +47,9 @@ public:
   /// By height, then quality: none is as low, and as good, as another. Of equal ones that of fewest
   /// chunks.
   std::vector<Packing> &best() { return kept; }
+  /// Appends, once, packings about as good and as low as that one, with two to four times as many
+  /// chunks: they may be better to put in order. How many there are now.
+  size_t findMore(size_t like);
 
 private:
   /// What is packed, with more and more slack.
@@ -87,7 +92,8 @@ private:
   const double goalGBps;
   std::optional<solver::PairShares> shares;
   std::vector<Packing> kept;
-  std::string lowest; ///< no packing is as low as it should be
+  std::set<size_t> varied; ///< what `findMore` was asked for
+  std::string lowest;      ///< no packing is as low as it should be
   struct Reached {
     Kind kind;
     double fluidGBps = 0;

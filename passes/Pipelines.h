@@ -11,12 +11,15 @@
 
 namespace ccl {
 
+/// Of an algorithm: data channels have at least so many slots.
+constexpr llvm::StringLiteral slotsAttr = "ccl.slots";
+
 /// Options of `ccl-lower-to-program`.
 struct LoweringOptions {
   std::map<std::string, int64_t> sizes; ///< size parameters by name
   int64_t rank = -1;                    ///< one rank only, or -1: all
   std::string via = "auto";             ///< staged, direct, auto
-  int64_t slots = 4;                    ///< of data channels
+  int64_t slots = 4;                    ///< of data channels, unless the algorithm asks for more
   bool fuse = true;
 };
 

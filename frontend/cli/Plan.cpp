@@ -33,7 +33,7 @@ struct PlanFlags {
   std::string collective, reduction = "sum", bytes = "64M", type = "float", model = "ccl", output;
   std::vector<std::string> forbidden;
   int64_t root = 0;
-  int32_t slots = 8;
+  int32_t slots = 16;
   PlanLimits limits;
   double seconds = 0;
   int64_t seed = 1;
@@ -294,7 +294,7 @@ Action addPlan(CLI::App &app) {
   app.add_option("--pieces", flags->limits.pieces, "pieces of a chunk, at most")->check(atLeastOne);
   app.add_option("--agents", flags->limits.agents, "agents of a rank for a link, at most")
       ->check(atLeastOne);
-  app.add_option("--slots", flags->slots, "slots of staged channels in simulations (8)")
+  app.add_option("--slots", flags->slots, "slots of staged channels, at most (16)")
       ->check(CLI::Range(2, 1024));
   app.add_option("--forbid", flags->forbidden,
                  "links not to use: A-B (both directions), or a switch; ranks are numbers")

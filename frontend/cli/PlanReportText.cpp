@@ -67,9 +67,9 @@ std::string planText(const PlanResult &result) {
   for (const PlannedAlgorithm &algorithm : report.algorithms)
     text += fmt::format("# @{}: {}, {}{}\n", algorithm.name, plural(algorithm.moves, "move"),
                         algorithm.remark.empty() ? "proved" : algorithm.remark,
-                        algorithm.minSlots <= result.request.mostSlots
-                            ? ""
-                            : fmt::format("; needs --slots {0} where it runs", algorithm.minSlots));
+                        algorithm.slots > 0 ? fmt::format("; channels of {}",
+                                                          plural(uint64_t(algorithm.slots), "slot"))
+                                            : "");
   text += fmt::format("# {:.2f} s:", result.seconds);
   for (const auto &[phase, seconds] : phases(report.seconds))
     text += fmt::format(" {} {:.2f},", phase, seconds);
@@ -119,6 +119,7 @@ std::vector<std::string> planJson(const PlanResult &result) {
     line.number("pieces", algorithm.pieces);
     line.number("agents", algorithm.agents);
     line.number("moves", int64_t(algorithm.moves));
+    line.number("slots", algorithm.slots);
     line.number("min_slots", algorithm.minSlots);
     line.boolean("symmetric", report.symmetric);
     line.text("proof", algorithm.remark.empty() ? "proved" : algorithm.remark);

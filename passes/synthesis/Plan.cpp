@@ -56,7 +56,7 @@ public:
       report.trades.push_back({packing.height, packing.chunks, ratioOf(packing),
                                packing.mostGBps / report.bound.algbw, packing.pairs});
     if (report.error.empty())
-      search(network, packings.best());
+      search(network, packings);
     if (report.error.empty())
       takeModules();
     report.stopped = request.isOver();
@@ -93,7 +93,7 @@ private:
   }
 
   /// Large sizes first: if time runs out, small ones use their programs.
-  void search(const solver::Network &network, const std::vector<Packing> &packings) {
+  void search(const solver::Network &network, Packings &packings) {
     PlanSearch search(context, topology, network, packings, request, report.seconds);
     std::vector<size_t> order(request.bytes.size());
     for (size_t i = 0; i < order.size(); ++i)
@@ -114,7 +114,7 @@ private:
       size.bytes = best->bytes, size.count = best->count, size.us = best->us;
       size.algbw = double(best->bytes) / best->us / 1e3;
       size.boundUs = model::timeBound(lines, best->bytes);
-      size.algorithm = numberOf(*best, packings[best->shape.packing]);
+      size.algorithm = numberOf(*best, packings.best()[best->shape.packing]);
     }
   }
 
@@ -128,6 +128,7 @@ private:
     algorithm.agents = trial.shape.agents, algorithm.height = packing.height;
     algorithm.fluidRatio = ratioOf(packing);
     algorithm.moves = trial.program->getMoves();
+    algorithm.slots = trial.shape.slots;
     return programs.size() - 1;
   }
 

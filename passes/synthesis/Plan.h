@@ -36,8 +36,7 @@ struct PlanRequest {
   std::vector<int64_t> bytes; ///< nccl-tests' sizes, each positive
   int64_t elementBytes = 4;
   model::CostModel model;
-  int32_t slots = 8;     ///< of staged channels, as programs are lowered and simulated
-  int32_t mostSlots = 2; ///< that a program should do with: others are the last resort
+  int32_t slots = 16; ///< of staged channels, at most
   PlanLimits limits;
   bool symmetric = true; ///< one tree for all ranks, where the topology lets
   uint64_t seed = 1;
@@ -85,7 +84,8 @@ struct PlannedAlgorithm {
   mlir::OwningOpRef<mlir::ModuleOp> module; ///< L1
   int32_t chunks = 1, pieces = 1, agents = 1, height = 0;
   double fluidRatio = 0; ///< of the trees to the bound
-  int32_t minSlots = 0;  ///< of staged channels, that it needs
+  int32_t slots = 0;     ///< of staged channels, as it is lowered and simulated; 0: it has none
+  int32_t minSlots = 0;  ///< that it needs
   uint64_t moves = 0;    ///< of all ranks
   std::string remark;    ///< "proved on one rank of 64 by symmetry", or ""
 };

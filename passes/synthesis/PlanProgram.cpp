@@ -39,33 +39,6 @@ static std::string nameOf(const PlanRequest &request, const Packing &packing,
   return shape.agents > 1 ? name + fmt::format("_agents{}", shape.agents) : name;
 }
 
-/// Every tree once for each piece, with the order in which agents work.
-static TreeAlgorithm cut(const solver::Network &network, const Packing &packing,
-                         const PlanShape &shape, const PlanRequest &request, int64_t bytes,
-                         solver::Forest &forest) {
-  TreeAlgorithm trees;
-  trees.request = request.generator;
-  trees.chunksPerShard = packing.chunks * shape.pieces;
-  trees.lanes = shape.agents;
-  solver::OrderProblem order;
-  order.lanes = shape.agents;
-  order.megabytes = double(bytes) / 1e6 / packing.allChunks / shape.pieces;
-  const size_t up = packing.upTrees();
-  const bool both = up > 0 && up < packing.forest.trees.size();
-  for (size_t t = 0; t < packing.forest.trees.size(); ++t)
-    for (int32_t piece = 0; piece < shape.pieces; ++piece) {
-      const size_t chunk = (t < up ? t : t - up) * size_t(shape.pieces) + size_t(piece);
-      trees.chunks.push_back(int32_t(chunk));
-      order.piece.push_back(piece);
-      order.after.push_back(both && t >= up ? int32_t(chunk) : -1);
-      forest.trees.push_back(packing.forest.trees[t]);
-    }
-  trees.hops = solver::order(network, forest, order);
-  if (network.isSymmetric())
-    trees.hops = solver::groupByAgent(network, forest, order, trees.hops);
-  return trees;
-}
-
 std::optional<PlanProgram> PlanProgram::make(MLIRContext &context, const solver::Network &network,
                                              const Packing &packing, const PlanShape &shape,
                                              const PlanRequest &request, int64_t bytes,
@@ -74,17 +47,23 @@ std::optional<PlanProgram> PlanProgram::make(MLIRContext &context, const solver:
   FirstError error(&context);
   {
     PlanClock clock(seconds.order);
-    solver::Forest forest;
-    const TreeAlgorithm trees = cut(network, packing, shape, request, bytes, forest);
-    program.module = ModuleOp::create(UnknownLoc::get(&context));
-    AlgorithmOp algorithm =
-        writeTrees(*program.module, nameOf(request, packing, shape), network, forest, trees);
+    PlanOrder order(network, packing, shape, request, bytes);
     if (network.isSymmetric())
-      rollLoops(algorithm.getBody().front());
+      order.hops = solver::groupByAgent(network, order.forest, order.problem, order.hops);
+    const TreeAlgorithm trees = {request.generator, std::move(order.chunks),
+                                 packing.chunks * shape.pieces, shape.agents,
+                                 std::move(order.hops)};
+    program.module = ModuleOp::create(UnknownLoc::get(&context));
+    AlgorithmOp written =
+        writeTrees(*program.module, nameOf(request, packing, shape), network, order.forest, trees);
+    if (network.isSymmetric())
+      rollLoops(written.getBody().front());
+    if (shape.slots > 0)
+      written->setAttr(slotsAttr, Builder(&context).getI64IntegerAttr(shape.slots));
     program.moves = trees.hops.size() * (network.isSymmetric() ? uint64_t(network.ranks()) : 1);
   }
   PlanClock clock(seconds.lower);
-  if (succeeded(program.lower(request.slots)))
+  if (succeeded(program.lower()))
     return program;
   why = error.take("it cannot be lowered");
   return std::nullopt;
@@ -92,10 +71,10 @@ std::optional<PlanProgram> PlanProgram::make(MLIRContext &context, const solver:
 
 AlgorithmOp PlanProgram::algorithm() { return *lowered->getOps<AlgorithmOp>().begin(); }
 
-LogicalResult PlanProgram::lower(int32_t slots) {
+LogicalResult PlanProgram::lower() {
   lowered = OwningOpRef<ModuleOp>(module->clone());
   LoweringOptions options;
-  options.slots = slots;
+  options.slots = 1; // the algorithm says how many
   if (failed(runPipeline(*lowered, buildAlgorithmPipeline, options)))
     return failure();
   FailureOr<model::Contract> promised = getModelContract(algorithm());

@@ -1,19 +1,13 @@
 //===- PlanProgram.h - A shape of a plan as a program ---------------------------===//
 #pragma once
 
-#include "passes/synthesis/PlanPackings.h"
+#include "passes/synthesis/PlanOrder.h"
 
 #include "dialect/simulate/Simulate.h"
 #include "passes/lowering/Symmetry.h"
 #include "passes/synthesis/TreeAlgorithm.h"
 
 namespace ccl {
-
-struct PlanShape {
-  size_t packing = 0;
-  int32_t pieces = 1, agents = 1;
-  friend auto operator<=>(const PlanShape &, const PlanShape &) = default;
-};
 
 /// An algorithm, and what it is lowered to.
 class PlanProgram {
@@ -39,7 +33,7 @@ public:
 
 private:
   AlgorithmOp algorithm();
-  mlir::LogicalResult lower(int32_t slots);
+  mlir::LogicalResult lower();
   mlir::LogicalResult expandAll();
   std::string findFault();
 

@@ -10,18 +10,19 @@ namespace ccl {
 /// Moves that are written at most (of one rank, where all do alike), summed over pieces: as many
 /// are lowered, simulated and proved in some ten seconds. And moves of a
 /// program that is kept for other sizes.
-static constexpr int64_t mostSteps = 8192, mostRows = int64_t(1) << 16;
+static constexpr int64_t mostSteps = 16384, mostRows = int64_t(1) << 16;
 static constexpr uint64_t mostKept = 1 << 16;
 static constexpr int32_t mostPieces = 256, mostAgents = 4;
-/// Shapes that come from the formula, and that are tried in all, for one size.
-static constexpr size_t mostListed = 4, mostTried = 12;
-/// And beyond those listed, if what works needs many slots only.
-static constexpr size_t mostRetried = 4;
-/// More pieces or agents have to be worth it, and nothing is looked for beyond so much of the
-/// bound, or of what the trees allow.
-static constexpr double worthIt = 0.999, goodEnough = 0.995;
-/// Shapes that the formula says to be slower by more are not tried, and what is within this of the
-/// best is tried first if it has fewer pieces.
+/// For one size: packings that the formula lets through, schedules, programs, and more programs
+/// while all were stuck or refused.
+static constexpr size_t mostListed = 4, mostScheduled = 40, mostTried = 6, mostRetried = 12;
+/// Hops of all runs of a schedule that shapes are ranked by: a tenth of a second.
+static constexpr int64_t mostHops = int64_t(1) << 19;
+/// More pieces or agents have to be worth it, more so another program, and nothing is looked for
+/// beyond so much of the bound, or of what the trees allow.
+static constexpr double worthIt = 0.999, goodEnough = 0.995, worthAProgram = 0.995;
+/// Shapes that the formula says to be slower by more are not scheduled, and what is within this of
+/// the best is scheduled first if it has fewer pieces.
 static constexpr double hopeless = 1.25, nearlyAsGood = 1.02;
 
 double PlanSearch::workUs(const Packing &packing, int64_t bytes) const {
@@ -29,7 +30,7 @@ double PlanSearch::workUs(const Packing &packing, int64_t bytes) const {
 }
 
 double PlanSearch::estimate(const PlanShape &shape, int64_t bytes) const {
-  const Packing &packing = packings[shape.packing];
+  const Packing &packing = packingOf(shape);
   const model::CostModel &model = request.model;
   // No piece is less than an element.
   const double piece =
@@ -46,12 +47,16 @@ double PlanSearch::estimate(const PlanShape &shape, int64_t bytes) const {
 
 /// Moves that are written.
 int64_t PlanSearch::steps(const PlanShape &shape) const {
-  const int64_t trees = int64_t(packings[shape.packing].forest.trees.size());
+  const int64_t trees = int64_t(packingOf(shape).forest.trees.size());
   return trees * (network.ranks() - 1) * shape.pieces;
 }
 
-bool PlanSearch::isSmall(const PlanShape &shape) const {
-  return shape.pieces == 1 || steps(shape) <= (network.isSymmetric() ? mostSteps : mostRows);
+bool PlanSearch::isAllowed(const PlanShape &shape) const {
+  const PlanLimits &limits = request.limits;
+  return shape.pieces >= 1 && shape.agents >= 1 && (shape.slots > 0) == reduces() &&
+         shape.pieces <= (limits.pieces > 0 ? limits.pieces : mostPieces) &&
+         shape.agents <= (limits.agents > 0 ? limits.agents : mostAgents) &&
+         (shape.pieces == 1 || steps(shape) <= (network.isSymmetric() ? mostSteps : mostRows));
 }
 
 /// Whether it should be done before the deadline, as fast as the one before. What has begun is not
@@ -64,14 +69,14 @@ bool PlanSearch::isInTime(const PlanShape &shape) const {
 }
 
 /// Each packing in the fewest pieces that are about as good as any, by the formula. That takes the
-/// pipeline to fill and drain while nothing else goes on: simulations are often faster.
-std::vector<PlanShape> PlanSearch::shortlist(int64_t bytes) const {
+/// pipeline to fill and drain while nothing else goes on: schedules are often faster.
+std::vector<PlanShape> PlanSearch::promising(int64_t bytes) const {
   std::vector<std::pair<double, PlanShape>> list;
-  const int32_t most = request.limits.pieces > 0 ? request.limits.pieces : mostPieces;
-  for (size_t p = 0; p < packings.size(); ++p) {
+  for (size_t p = 0; p < packings.best().size(); ++p) {
     std::vector<PlanShape> shapes;
     double least = std::numeric_limits<double>::infinity();
-    for (PlanShape shape{p}; shape.pieces <= most && isSmall(shape); shape.pieces *= 2) {
+    for (PlanShape shape{p, 1, 1, reduces() ? request.slots : 0}; isAllowed(shape);
+         shape.pieces *= 2) {
       shapes.push_back(shape);
       least = std::min(least, estimate(shape, bytes));
     }
@@ -87,23 +92,107 @@ std::vector<PlanShape> PlanSearch::shortlist(int64_t bytes) const {
   return shapes;
 }
 
+void PlanSearch::schedule(const PlanShape &shape, int64_t bytes) {
+  if (!isAllowed(shape) || scheduled.count(shape) || scheduled.size() >= mostScheduled ||
+      (!scheduled.empty() && request.isOver()))
+    return;
+  PlanClock clock(seconds.order);
+  const PlanOrder order(network, packingOf(shape), shape, request, bytes, mostHops);
+  scheduled[shape] = solver::finish(order.hops);
+}
+
+/// Of what is nearly equal the smaller: it is sooner made, and takes less memory.
+double PlanSearch::costOf(const PlanShape &shape) const {
+  const double size = double(steps(shape)) * shape.agents * std::max(shape.slots, 1);
+  return scheduled.at(shape) * (1 + (1 - worthIt) * std::log2(size));
+}
+
+PlanShape PlanSearch::scheduledBest() const {
+  return std::min_element(
+             scheduled.begin(), scheduled.end(),
+             [&](const auto &a, const auto &b) { return costOf(a.first) < costOf(b.first); })
+      ->first;
+}
+
+bool PlanSearch::isEnough(const PlanShape &shape, double us, int64_t bytes, double goalUs) const {
+  return us * goodEnough <= std::max(goalUs, workUs(packingOf(shape), bytes));
+}
+
 std::vector<PlanShape> PlanSearch::neighbours(const PlanShape &shape) const {
-  const int32_t pieces = request.limits.pieces > 0 ? request.limits.pieces : mostPieces;
-  const int32_t agents = request.limits.agents > 0 ? request.limits.agents : mostAgents;
-  std::vector<PlanShape> list;
-  auto add = [&](PlanShape next) {
-    if (next.pieces >= 1 && next.pieces <= pieces && next.agents >= 1 && next.agents <= agents &&
-        isSmall(next))
-      list.push_back(next);
-  };
-  add({shape.packing, shape.pieces * 2, shape.agents});
-  add({shape.packing, shape.pieces, shape.agents * 2});
-  add({shape.packing, shape.pieces / 2, shape.agents});
+  std::vector<PlanShape> list(5, shape);
+  list[0].pieces *= 2;
+  list[1].agents *= 2;
+  list[2].pieces /= 2;
+  list[3].pieces /= 2, list[3].agents *= 2;
+  list[4].slots /= 2;
   return list;
 }
 
-void PlanSearch::judge(const PlanShape &shape, const std::shared_ptr<PlanProgram> &program,
-                       int64_t bytes) {
+/// From the best schedule to better ones beside it.
+void PlanSearch::climb(int64_t bytes, double goalUs) {
+  for (;;) {
+    const PlanShape best = scheduledBest();
+    for (const PlanShape &next : neighbours(best)) {
+      if (isEnough(best, scheduled[best], bytes, goalUs))
+        return;
+      schedule(next, bytes);
+      if (scheduledBest() != best)
+        break;
+    }
+    if (scheduledBest() == best)
+      return;
+  }
+}
+
+/// Other numbers of trees, as good in the fluid, may be better to put in order.
+void PlanSearch::scheduleMore(int64_t bytes, double goalUs) {
+  const PlanShape best = scheduledBest();
+  if (isEnough(best, scheduled[best], bytes, goalUs))
+    return;
+  const size_t before = packings.best().size();
+  {
+    PlanClock clock(seconds.pack);
+    packings.findMore(best.packing);
+  }
+  for (size_t p = before; p < packings.best().size(); ++p) {
+    const int32_t times = packings.best()[p].chunks / packingOf(best).chunks;
+    schedule({p, std::max(best.pieces / times, 1), best.agents, best.slots}, bytes);
+  }
+}
+
+/// The schedules that programs may be made of.
+void PlanSearch::scheduleAll(int64_t bytes, double goalUs) {
+  for (const PlanShape &shape : promising(bytes)) {
+    request.tell(fmt::format("order: {} bytes, {} a root, {} pieces", bytes,
+                             packingOf(shape).chunks, shape.pieces));
+    schedule(shape, bytes);
+  }
+  climb(bytes, goalUs);
+  scheduleMore(bytes, goalUs);
+  climb(bytes, goalUs);
+  for (PlanShape best = scheduledBest(); best.slots > 1; best = scheduledBest()) {
+    schedule({best.packing, best.pieces, best.agents, best.slots / 2}, bytes);
+    if (scheduledBest() == best)
+      break;
+  }
+}
+
+/// Programs of the best schedules, which then count for what they take.
+void PlanSearch::attemptBest(int64_t bytes, double goalUs) {
+  scheduleAll(bytes, goalUs);
+  while (tried.size() < mostTried && !(leader && request.isOver())) {
+    const PlanShape best = scheduledBest();
+    if (tried.count(best) || (leader && scheduled[best] >= leader->us * worthAProgram))
+      return;
+    attempt(best, bytes);
+    if (leader && isEnough(leader->shape, leader->us, bytes, goalUs))
+      return;
+    climb(bytes, goalUs);
+  }
+}
+
+double PlanSearch::judge(const PlanShape &shape, const std::shared_ptr<PlanProgram> &program,
+                         int64_t bytes) {
   model::SimulateReport report;
   {
     PlanClock clock(seconds.simulate);
@@ -112,38 +201,37 @@ void PlanSearch::judge(const PlanShape &shape, const std::shared_ptr<PlanProgram
   }
   if (!report.ok())
     return reject(report.faults.front().message);
-  auto improves = [&](const PlanShape &best, double us) {
-    const bool larger = shape.pieces * shape.agents > best.pieces * best.agents;
-    return report.us < us * (larger ? worthIt : 1);
+  auto improves = [&](const PlanTrial &best) {
+    const bool larger = shape.pieces * shape.agents > best.shape.pieces * best.shape.agents;
+    return report.us < best.us * (larger ? worthIt : 1);
   };
-  auto [mine, isFirst] = reached.try_emplace(shape.packing, Step{shape, report.us});
-  if (!isFirst && improves(mine->second.shape, mine->second.us))
-    mine->second = {shape, report.us};
-  if (leader && !improves(leader->shape, leader->us))
-    return;
+  if (leader && !improves(*leader))
+    return report.us;
   PlanClock clock(seconds.prove);
   if (const std::string &wrong = program->prove(); !wrong.empty())
     return reject(wrong);
-  const bool fits = program->getMinSlots() <= request.mostSlots;
-  std::optional<PlanTrial> &first = fits ? leader : greedy;
-  if (first && report.us >= first->us)
-    return;
-  first = {shape, report.bytes,
-           model::countFor(program->getContract(), bytes, request.elementBytes), report.us,
-           program};
+  leader = {shape, report.bytes,
+            model::countFor(program->getContract(), bytes, request.elementBytes), report.us,
+            program};
+  return report.us;
 }
 
-void PlanSearch::reject(const std::string &why) {
+double PlanSearch::reject(const std::string &why) {
   ++rejected;
   if (error.empty())
     error = why;
+  return std::numeric_limits<double>::infinity();
 }
 
-/// Whether that is the best of its packing now.
-bool PlanSearch::attempt(const PlanShape &shape, int64_t bytes) {
-  if ((leader && !isInTime(shape)) || !tried.emplace(shape, true).second)
-    return false;
-  const Packing &packing = packings[shape.packing];
+void PlanSearch::attempt(const PlanShape &shape, int64_t bytes) {
+  if (!tried.insert(shape).second)
+    return;
+  // Until it says what it takes.
+  double &us = scheduled[shape];
+  us = std::numeric_limits<double>::infinity();
+  if (leader && !isInTime(shape))
+    return;
+  const Packing &packing = packingOf(shape);
   request.tell(fmt::format("simulate: {} bytes, {} a root, height {}, {} pieces, {} agents a link",
                            bytes, packing.chunks, packing.height, shape.pieces, shape.agents));
   // Without latencies the best order does not depend on the size.
@@ -156,42 +244,23 @@ bool PlanSearch::attempt(const PlanShape &shape, int64_t bytes) {
     secondsPerStep = (seconds.order + seconds.lower - before) / double(steps(shape));
     if (!fresh) {
       reject(why);
-      return false;
+      return;
     }
     program = std::make_shared<PlanProgram>(std::move(*fresh));
   }
-  judge(shape, program, bytes);
+  us = judge(shape, program, bytes);
   dropOthers(/*sizeEnds=*/false);
-  auto mine = reached.find(shape.packing);
-  return mine != reached.end() && mine->second.shape == shape;
 }
 
 /// Programs that do not lead go if they are large, or their order was for the size that ends.
 void PlanSearch::dropOthers(bool sizeEnds) {
   std::erase_if(made, [&](const auto &entry) {
     const auto &[shape, program] = entry;
-    const bool leads =
-        (leader && program == leader->program) || (greedy && program == greedy->program);
+    const bool leads = leader && program == leader->program;
     if (!program || leads)
       return !program;
-    return program->getMoves() > mostKept || (sizeEnds && packings[shape.packing].latencyUs > 0);
+    return program->getMoves() > mostKept || (sizeEnds && packingOf(shape).latencyUs > 0);
   });
-}
-
-/// From the best of the packing to better neighbours, while the leader could be beaten.
-void PlanSearch::climb(size_t packing, int64_t bytes, double goalUs) {
-  const double least = std::max(goalUs, workUs(packings[packing], bytes));
-  for (bool better = reached.count(packing) > 0; better;) {
-    better = false;
-    for (const PlanShape &next : neighbours(reached[packing].shape)) {
-      if (leader->us * goodEnough <= least || tried.size() >= mostTried || request.isOver())
-        return;
-      if (attempt(next, bytes)) {
-        better = true;
-        break;
-      }
-    }
-  }
 }
 
 /// Nothing has passed: in other orders, and fewer pieces, something may.
@@ -202,36 +271,27 @@ void PlanSearch::retry(const std::vector<PlanShape> &list, int64_t bytes) {
     for (PlanShape shape : list)
       for (shape.pieces = std::max(shape.pieces / fewer, 1); shape.agents <= agents;
            shape.agents *= 2) {
-        if (leader || tried.size() >= mostTried ||
-            (greedy && (request.isOver() || tried.size() >= enough)))
+        if (leader || tried.size() >= enough)
           return;
         attempt(shape, bytes);
       }
 }
 
 std::optional<PlanTrial> PlanSearch::best(int64_t bytes, double goalUs) {
-  leader.reset(), greedy.reset(), reached.clear();
-  tried.clear();
+  leader.reset();
+  scheduled.clear(), tried.clear();
   const bool late = request.isOver() && !made.empty();
   for (auto &[shape, program] : made)
     if (late && program)
       judge(shape, program, bytes);
   if (late)
-    return leader ? leader : greedy;
-  const std::vector<PlanShape> list = shortlist(bytes);
+    return leader;
   // In a hurry: first what is soon made.
   if (request.deadline != std::chrono::steady_clock::time_point::max() && made.empty())
-    attempt({list.front().packing}, bytes);
-  for (const PlanShape &shape : list)
-    if (!leader || (!request.isOver() && leader->us * goodEnough > goalUs))
-      attempt(shape, bytes);
+    attempt({promising(bytes).front().packing, 1, 1, reduces() ? request.slots : 0}, bytes);
+  attemptBest(bytes, goalUs);
   if (!leader)
-    retry(list, bytes);
-  for (const PlanShape &shape : list)
-    if (leader)
-      climb(shape.packing, bytes, goalUs);
-  if (!leader)
-    leader = greedy;
+    retry(promising(bytes), bytes);
   dropOthers(/*sizeEnds=*/true);
   return leader;
 }

@@ -5,6 +5,7 @@
 
 #include <map>
 #include <memory>
+#include <set>
 
 namespace ccl {
 
@@ -16,12 +17,13 @@ struct PlanTrial {
   std::shared_ptr<PlanProgram> program;
 };
 
-/// Judges shapes by a formula, and the promising ones by simulation.
+/// Judges shapes by a formula, the promising ones by list schedules, and the best of these by
+/// simulation.
 class PlanSearch {
 public:
   PlanSearch(mlir::MLIRContext &context, const model::Topology &topology,
-             const solver::Network &network, const std::vector<Packing> &packings,
-             const PlanRequest &request, PlanSeconds &seconds)
+             const solver::Network &network, Packings &packings, const PlanRequest &request,
+             PlanSeconds &seconds)
       : context(context), topology(topology), network(network), packings(packings),
         request(request), seconds(seconds) {}
 
@@ -38,38 +40,44 @@ public:
   double estimate(const PlanShape &shape, int64_t bytes) const;
 
 private:
+  const Packing &packingOf(const PlanShape &shape) const { return packings.best()[shape.packing]; }
+  bool reduces() const { return goesUp(request.generator.collective); }
   /// Of the busiest limit.
   double workUs(const Packing &packing, int64_t bytes) const;
-  std::vector<PlanShape> shortlist(int64_t bytes) const;
+  std::vector<PlanShape> promising(int64_t bytes) const;
+  PlanShape scheduledBest() const;
+  double costOf(const PlanShape &shape) const;
+  bool isEnough(const PlanShape &shape, double us, int64_t bytes, double goalUs) const;
+  void schedule(const PlanShape &shape, int64_t bytes);
+  void scheduleMore(int64_t bytes, double goalUs);
+  void climb(int64_t bytes, double goalUs);
+  void scheduleAll(int64_t bytes, double goalUs);
+  void attemptBest(int64_t bytes, double goalUs);
   std::vector<PlanShape> neighbours(const PlanShape &shape) const;
-  bool isSmall(const PlanShape &shape) const;
   int64_t steps(const PlanShape &shape) const;
+  bool isAllowed(const PlanShape &shape) const;
   bool isInTime(const PlanShape &shape) const;
-  bool attempt(const PlanShape &shape, int64_t bytes);
+  void attempt(const PlanShape &shape, int64_t bytes);
   void retry(const std::vector<PlanShape> &list, int64_t bytes);
-  void climb(size_t packing, int64_t bytes, double goalUs);
-  void judge(const PlanShape &shape, const std::shared_ptr<PlanProgram> &program, int64_t bytes);
-  void reject(const std::string &why);
+  /// Microseconds; infinite: refused.
+  double judge(const PlanShape &shape, const std::shared_ptr<PlanProgram> &program, int64_t bytes);
+  double reject(const std::string &why);
   void dropOthers(bool sizeEnds);
 
   mlir::MLIRContext &context;
   const model::Topology &topology;
   const solver::Network &network;
-  const std::vector<Packing> &packings;
+  Packings &packings;
   const PlanRequest &request;
   PlanSeconds &seconds;
   std::string error;
   int64_t simulated = 0, rejected = 0;
 
   std::optional<PlanTrial> leader; ///< of this size
-  std::optional<PlanTrial> greedy; ///< the best that needs more slots than there should be
-  struct Step {
-    PlanShape shape;
-    double us = 0;
-  };
   double secondsPerStep = 0;       ///< of the last program that was made
-  std::map<size_t, Step> reached;  ///< by packing: its best, for this size
-  std::map<PlanShape, bool> tried; ///< for this size
+  /// Microseconds, for this size: by schedule, or of those that were tried as simulated.
+  std::map<PlanShape, double> scheduled;
+  std::set<PlanShape> tried; ///< for this size
   std::map<PlanShape, std::shared_ptr<PlanProgram>> made;
 };
 

@@ -4,6 +4,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <deque>
+#include <map>
 #include <queue>
 #include <tuple>
 
@@ -34,6 +36,7 @@ public:
     for (size_t i = 1; i < firstChild.size(); ++i)
       firstChild[i] += firstChild[i - 1];
     children.resize(size_t(firstChild.back()));
+    nameChannels();
     std::vector<int64_t> fill(firstChild.begin(), firstChild.end() - 1);
     for (size_t hop = 0; hop < next.size(); ++hop)
       if (next[hop] >= 0)
@@ -51,6 +54,12 @@ public:
     return ways[hop]->exit * problem.lanes + treeOf(hop) % problem.lanes;
   }
   bool isUp(size_t hop) const { return forest.trees[size_t(treeOf(hop))].up; }
+  /// Between the agent of a hop that goes up and the one that takes it; else, or if slots do not
+  /// count, -1.
+  int32_t channel(size_t hop) const { return channels.empty() ? -1 : channels[hop]; }
+  int32_t numChannels() const { return channelCount; }
+  /// Sent, and not yet taken, at most.
+  int32_t room() const { return std::max(problem.slots - 2, 1); }
 
   /// What must be over before `hop` (`after`: what must not begin before it is).
   template <typename Visit>
@@ -81,6 +90,21 @@ private:
       downOf[size_t(problem.after[t])] = int32_t(t);
     }
   }
+  void nameChannels() {
+    if (problem.slots <= 0)
+      return;
+    std::map<std::pair<int32_t, int64_t>, int32_t> numbers;
+    channels.assign(ways.size(), -1);
+    for (size_t hop = 0; hop < ways.size(); ++hop) {
+      if (!isUp(hop) || !ways[hop])
+        continue;
+      const size_t parent = size_t(next[hop]);
+      const int64_t taker = ways[parent] ? agent(parent) : -1 - int64_t(rankOf(parent));
+      channels[hop] =
+          numbers.try_emplace({agent(hop), taker}, int32_t(numbers.size())).first->second;
+    }
+    channelCount = int32_t(numbers.size());
+  }
   /// The down tree that begins at the root of an up tree.
   int32_t afterUp(size_t hop) const { return downOf.empty() ? -1 : downOf[size_t(treeOf(hop))]; }
 
@@ -92,6 +116,8 @@ private:
   std::vector<int64_t> next;                 ///< the parent's hop, or -1
   std::vector<int64_t> firstChild, children; ///< by hop
   std::vector<int32_t> downOf;               ///< by tree, or empty
+  std::vector<int32_t> channels;             ///< by hop, or empty
+  int32_t channelCount = 0;
 };
 
 /// One run through time, forwards or backwards.
@@ -102,7 +128,9 @@ public:
        const std::vector<double> &keys)
       : graph(graph), forwards(forwards), keys(keys), start(graph.size(), 0), end(graph.size(), 0),
         missing(graph.size(), 0), free(size_t(network.limits()), 0),
-        idleFrom(free.size() * size_t(lanes), 0), waiting(idleFrom.size()) {}
+        idleFrom(free.size() * size_t(lanes), 0), waiting(idleFrom.size()), sent(idleFrom.size()),
+        openFrom(idleFrom.size(), 0), channels(forwards ? size_t(graph.numChannels()) : 0),
+        room(graph.room()) {}
 
   void run() {
     for (size_t hop = 0; hop < graph.size(); ++hop)
@@ -113,9 +141,9 @@ public:
         first.push_back(hop);
     for (size_t hop : first)
       offer(hop, 0);
-    std::vector<int32_t> woken;
-    while (!events.empty()) {
-      const double now = events.top().time;
+    double now = 0;
+    while (!events.empty() || unblock(now)) {
+      now = events.top().time;
       woken.clear();
       while (!events.empty() && events.top().time <= now) {
         const Event event = events.top();
@@ -166,13 +194,59 @@ private:
 
   void send(int32_t agent, double now) {
     std::priority_queue<Task> &queue = waiting[size_t(agent)];
-    if (idleFrom[size_t(agent)] > now || queue.empty())
+    if (idleFrom[size_t(agent)] > now)
+      return;
+    // What finds its channel full waits, and lets others by.
+    while (!queue.empty() && isFull(size_t(queue.top().hop))) {
+      channels[size_t(graph.channel(size_t(queue.top().hop)))].blocked.push_back(queue.top());
+      queue.pop();
+    }
+    if (queue.empty())
       return;
     const size_t hop = size_t(queue.top().hop);
     queue.pop();
     start[hop] = now;
+    if (isFenced(hop))
+      sent[size_t(agent)].push_back(hop);
+    if (const int32_t channel = graph.channel(hop); channel >= 0 && forwards)
+      channels[size_t(channel)].sent.push_back(hop);
+    takeUp(hop, now);
     idleFrom[size_t(agent)] = take(hop, 0, now, now);
     events.push({idleFrom[size_t(agent)], agent, -1, 0, 0});
+  }
+
+  bool isFull(size_t hop) const {
+    const int32_t channel = graph.channel(hop);
+    return channel >= 0 && forwards && int32_t(channels[size_t(channel)].sent.size()) >= room;
+  }
+
+  /// What has come up to `hop` leaves its slots, and what came before it on the channel.
+  void takeUp(size_t hop, double now) {
+    if (!forwards || graph.numChannels() == 0 || !graph.isUp(hop))
+      return;
+    graph.neighbours(hop, false, [&](size_t child) {
+      if (graph.channel(child) < 0)
+        return;
+      Channel &channel = channels[size_t(graph.channel(child))];
+      auto at = std::find(channel.sent.begin(), channel.sent.end(), child);
+      if (at == channel.sent.end())
+        return;
+      channel.sent.erase(channel.sent.begin(), at + 1);
+      for (const Task &task : channel.blocked)
+        events.push({now, graph.agent(size_t(task.hop)), task.hop, 0, 0});
+      channel.blocked.clear();
+    });
+  }
+
+  /// So many slots do not do: whether more let something go on.
+  bool unblock(double now) {
+    ++room;
+    for (Channel &channel : channels) {
+      for (const Task &task : channel.blocked)
+        events.push({now, graph.agent(size_t(task.hop)), task.hop, 0, 0});
+      channel.blocked.clear();
+    }
+    return !events.empty();
   }
 
   /// A message takes a link of its way when that is done with what came before, and the next as
@@ -188,13 +262,33 @@ private:
       events.push(
           {std::max(begin, done - duration), graph.agent(hop), int64_t(hop), link + 1, done});
     } else {
-      arrive(hop, done + graph.way(hop)->latency);
+      land(hop, done + graph.way(hop)->latency);
     }
     return done;
   }
 
+  bool isFenced(size_t hop) const { return forwards && !graph.isUp(hop); }
+
+  /// What goes down is put: that it is there is only known when all that its agent has put before
+  /// is there, too.
+  void land(size_t hop, double time) {
+    if (!isFenced(hop))
+      return arrive(hop, time);
+    end[hop] = time;
+    const size_t agent = size_t(graph.agent(hop));
+    std::deque<size_t> &open = sent[agent];
+    while (!open.empty() && end[open.front()] > 0) {
+      const size_t first = open.front();
+      open.pop_front();
+      openFrom[agent] = std::max(openFrom[agent], end[first]);
+      arrive(first, openFrom[agent]);
+    }
+  }
+
   void arrive(size_t hop, double time) {
     end[hop] = time;
+    if (!graph.way(hop))
+      takeUp(hop, time);
     graph.neighbours(hop, forwards, [&](size_t after) {
       // Until it begins, a hop's start is when the last of what it waits for is over.
       start[after] = std::max(start[after], time);
@@ -215,8 +309,52 @@ private:
   // By agent: the limit that it sends to first, and lane.
   std::vector<double> idleFrom;
   std::vector<std::priority_queue<Task>> waiting;
+  std::vector<std::deque<size_t>> sent; ///< and not known to be there
+  std::vector<double> openFrom;
+  struct Channel {
+    std::deque<size_t> sent; ///< and not yet taken
+    std::vector<Task> blocked;
+  };
+  std::vector<Channel> channels;
+  std::vector<int32_t> woken;
+  int32_t room;
   std::priority_queue<Event> events;
 };
+
+/// Up trees branch by branch, the longest first: what came up is soon taken, and waits in few
+/// slots.
+void orderUpTrees(const Forest &forest, const HopGraph &graph, double longest,
+                  std::vector<double> &tail) {
+  const size_t ranks = graph.size() / forest.trees.size();
+  std::vector<double> depth(graph.size(), 0); // what a hop and those before it take
+  for (size_t t = 0; t < forest.trees.size(); ++t) {
+    const Tree &tree = forest.trees[t];
+    if (!tree.up)
+      continue;
+    std::vector<size_t> found = {t * ranks + size_t(tree.root)};
+    for (size_t i = 0; i < found.size(); ++i)
+      graph.neighbours(found[i], false, [&](size_t child) { found.push_back(child); });
+    for (size_t i = found.size(); i-- > 0;) {
+      depth[found[i]] += 1;
+      graph.neighbours(found[i], false, [&](size_t child) {
+        depth[found[i]] = std::max(depth[found[i]], depth[child] + 1);
+      });
+    }
+    // Backwards: a hop, then its branches, the longest last.
+    std::vector<size_t> stack = {found.front()}, branches;
+    for (double number = double(ranks); !stack.empty(); --number) {
+      const size_t hop = stack.back();
+      stack.pop_back();
+      tail[hop] = -number / double(ranks) * (longest + 1);
+      branches.clear();
+      graph.neighbours(hop, false, [&](size_t child) { branches.push_back(child); });
+      std::sort(branches.begin(), branches.end(), [&](size_t a, size_t b) {
+        return std::pair(depth[b], a) < std::pair(depth[a], b);
+      });
+      stack.insert(stack.end(), branches.begin(), branches.end());
+    }
+  }
+}
 
 /// Earlier pieces, longer ways, and from the root around, so that not all begin with one rank.
 std::vector<double> firstKeys(const Network &network, const Forest &forest,
@@ -246,6 +384,8 @@ std::vector<double> firstKeys(const Network &network, const Forest &forest,
         queue.push_back(before);
     });
   }
+  if (problem.slots > 0)
+    orderUpTrees(forest, graph, longest, tail);
   const int32_t ranks = network.ranks();
   const double apart = 1e-7 * (longest + 1) / ranks;
   std::vector<double> keys(graph.size());
@@ -330,6 +470,8 @@ std::string OrderProblem::check(const Forest &forest) const {
     return fmt::format("chunks of {} megabytes", megabytes);
   if (lanes < 1 || passes < 1)
     return fmt::format("{} agents a link, {} passes: there has to be one", lanes, passes);
+  if (slots < 0)
+    return fmt::format("{} slots", slots);
   if (!piece.empty() && piece.size() != trees)
     return fmt::format("pieces of {} trees, but there are {}", piece.size(), trees);
   if (!after.empty() && after.size() != trees)

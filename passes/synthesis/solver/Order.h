@@ -6,9 +6,11 @@
 // in which no agent waits for a better moment are looked at.
 //
 // First, of what is ready the earliest piece goes, and of these what has the longest way still to
-// go. Then the schedule is run backwards in time, what ended last first, and forwards again, what
-// had the longest way back first, and so on (justification: Li and Willis, EJOR 56, 1992); the best
-// is kept.
+// go; if what goes up has a number of slots, one branch of its tree after the other. What goes down
+// is there when all is there that its agent has sent down before: signals do not overtake. Then the
+// schedule is run backwards in time, what ended last first, and forwards again, what had the
+// longest way back first, and so on (justification: Li and Willis, EJOR 56, 1992); the best is
+// kept.
 //===----------------------------------------------------------------------===//
 #pragma once
 
@@ -34,6 +36,10 @@ struct OrderProblem {
   int32_t lanes = 1;
   /// By tree: which of equal pieces it carries. Earlier ones come first. Empty: all 0.
   std::vector<int32_t> piece;
+  /// Slots of the channel between two agents, for what goes up; 0: as many as it takes. Two fewer
+  /// are filled, so that agents that take and send at once do not wait for them; more are filled
+  /// where nothing could go on.
+  int32_t slots = 0;
   /// Runs through time, at most, and at least one. Fewer if they gain nothing any more, or there
   /// are too many hops.
   int32_t passes = 25;

@@ -154,3 +154,17 @@ ccl.algorithm @read implements #ccl.contract<permute, to = [2, 0, 1]> {
     ccl.copy %x[(%r + 1) mod 3, 0] into %y[%r, 0]
   }
 }
+
+// -----
+
+// An algorithm has at least the slots that it asks for.
+// CHECK-LABEL: ccl.program @asks.p(%me) of @asks ranks(0 to 5)
+// CHECK: ccl.channel to (%me + 1) mod 5 slots 9
+// ONE-LABEL: ccl.program @asks.r1 of @asks ranks(1)
+// ONE: ccl.channel to 2 slots 9
+ccl.algorithm @asks implements #ccl.contract<custom> attributes {ccl.slots = 9} {
+  %x = ccl.buffer inout ranks(5) chunks(2)
+  affine.parallel (%r) = (0) to (5) {
+    ccl.copy %x[%r, 0] into %x[(%r + 1) mod 5, 1]
+  }
+}

@@ -5,6 +5,7 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <map>
 #include <set>
 
@@ -29,6 +30,41 @@ Pieces inPieces(const Forest &forest, int32_t pieces) {
       result.problem.piece.push_back(piece);
     }
   return result;
+}
+
+/// The most that a channel holds, from when it is sent to when what it came up for goes on. Up
+/// trees, one lane.
+size_t mostHeld(const Network &network, const Forest &forest, const std::vector<Hop> &hops) {
+  std::map<std::pair<int32_t, int32_t>, double> start;
+  for (const Hop &hop : hops)
+    start[{hop.tree, hop.rank}] = hop.start;
+  struct Stay {
+    double from, to;
+  };
+  std::map<std::pair<int32_t, int32_t>, std::vector<Stay>> channels;
+  for (const Hop &hop : hops) {
+    const solver::Tree &tree = forest.trees[size_t(hop.tree)];
+    const int32_t parent = Forest::parent(network, tree, hop.rank);
+    auto exit = [&](int32_t rank) {
+      return network.out(rank)[size_t(tree.ways[size_t(rank)])].exit;
+    };
+    if (parent != tree.root)
+      channels[{exit(hop.rank), exit(parent)}].push_back({hop.start, start[{hop.tree, parent}]});
+  }
+  size_t most = 0;
+  for (auto &[channel, stays] : channels) {
+    std::sort(stays.begin(), stays.end(),
+              [](const Stay &a, const Stay &b) { return a.from < b.from; });
+    // Whoever takes something takes all that came before it.
+    for (size_t i = stays.size() - 1; i-- > 0;)
+      stays[i].to = std::min(stays[i].to, stays[i + 1].to);
+    for (size_t first = 0, i = 0; i < stays.size(); ++i) {
+      while (stays[first].to <= stays[i].from)
+        ++first;
+      most = std::max(most, i + 1 - first);
+    }
+  }
+  return most;
 }
 
 /// Share of the bound that the list schedule reaches.
@@ -60,6 +96,47 @@ TEST_CASE("orders are near the bound") {
     CHECK(share("ndv2:4", 2, 1, 16, 1, up) > 0.97);
     CHECK(share("mi250:2", 7, 8, 16, 4, up) > 0.95);
   }
+}
+
+TEST_CASE("what goes up fills no more slots than there are") {
+  const Network network(named("torus:4x4x4"));
+  REQUIRE(network.isSymmetric());
+  Pieces p = inPieces(pack(network, rootedEverywhere(network, 6, true, 1)), 2);
+  const std::vector<Hop> any = order(network, p.forest, p.problem);
+  p.problem.slots = 8;
+  const std::vector<Hop> few = order(network, p.forest, p.problem);
+  CHECK(verify(network, p.forest, p.problem, few) == "");
+  CHECK(mostHeld(network, p.forest, any) > 8);
+  CHECK(mostHeld(network, p.forest, few) <= 8);
+  CHECK(finish(few) < finish(any) * 1.01);
+}
+
+TEST_CASE("a channel that is too narrow still lets everything through") {
+  const Network network(named("mesh:4x4"), {.symmetric = false, .forbidden = {}});
+  Pieces p = inPieces(pack(network, rootedEverywhere(network, 2, true, 1)), 4);
+  p.problem.slots = 1;
+  CHECK(verify(network, p.forest, p.problem, order(network, p.forest, p.problem)) == "");
+}
+
+TEST_CASE("a message is there when those before it of its agent are") {
+  // Rank 0 sends to 1, behind a slow link, and then to 2, through its one link to the switch; 2 has
+  // to hand on what it gets to 3.
+  Topology t;
+  t.axes = {{"x", 4}};
+  t.switches.emplace_back();
+  const int32_t hub = 4;
+  t.links = {{0, hub, 10, 0, {}}, {hub, 1, 1, 0, {}}, {hub, 2, 10, 0, {}}, {2, 3, 10, 0, {}}};
+  const Network network(t, {.symmetric = false, .forbidden = {}});
+  Forest forest;
+  forest.trees.push_back({0, false, {-1, 0, 0, 0}});
+  OrderProblem problem;
+  problem.passes = 1;
+  std::vector<Hop> byRank(4);
+  for (const Hop &hop : order(network, forest, problem))
+    byRank[size_t(hop.rank)] = hop;
+  REQUIRE(byRank[1].start < byRank[2].start);
+  CHECK(byRank[1].end == doctest::Approx(1000));
+  CHECK(byRank[3].start == doctest::Approx(1000));
 }
 
 TEST_CASE("runs back and forth do no harm, and are the same again") {
@@ -132,6 +209,8 @@ TEST_CASE("requests that make no sense") {
   CHECK(problem.check(forest) == "chunks of 0 megabytes");
   problem = {}, problem.lanes = 0;
   CHECK(problem.check(forest) == "0 agents a link, 25 passes: there has to be one");
+  problem = {}, problem.slots = -1;
+  CHECK(problem.check(forest) == "-1 slots");
   problem = {}, problem.piece = {0};
   CHECK(problem.check(forest) == "pieces of 1 trees, but there are 4");
   problem = {}, problem.after = {-1, 0, -1, -1};

@@ -37,9 +37,7 @@ Automorphisms::Automorphisms(const Fabric &fabric, bool latencies)
   allSteps.resize(2 * fabric.arcs.size());
   std::vector<int32_t> fill(firstStep.begin(), firstStep.end() - 1);
   for (const Arc &arc : fabric.arcs) {
-    uint64_t weight = mix(uint64_t(arc.capacity));
-    if (latencies)
-      weight = mix(weight ^ std::bit_cast<uint64_t>(arc.latency));
+    const uint64_t weight = weightOf(arc);
     allSteps[size_t(fill[size_t(arc.src)]++)] = {arc.dst, weight};
     allSteps[size_t(fill[size_t(arc.dst)]++)] = {arc.src, ~weight};
   }
@@ -48,7 +46,24 @@ Automorphisms::Automorphisms(const Fabric &fabric, bool latencies)
   delta.assign(count, 0), label.assign(count, 0), isTouched.assign(count, false);
   differs.assign(count, false);
   refineColours();
+  nodeColours = countDistinct(colours), arcColours = countArcColours();
   labelSwitches();
+}
+
+uint64_t Automorphisms::weightOf(const Arc &arc) const {
+  const uint64_t weight = mix(uint64_t(arc.capacity));
+  return latencies ? mix(weight ^ std::bit_cast<uint64_t>(arc.latency)) : weight;
+}
+
+size_t Automorphisms::countArcColours() const {
+  std::vector<uint64_t> of;
+  for (const Arc &arc : fabric.arcs)
+    of.push_back(mix(mix(colours[size_t(arc.src)] ^ weightOf(arc)) ^ colours[size_t(arc.dst)]));
+  return countDistinct(std::move(of));
+}
+
+bool Automorphisms::isComplete() const {
+  return nodes.count() == nodeColours && arcs.count() == arcColours;
 }
 
 std::span<const Automorphisms::Step> Automorphisms::steps(int32_t node) const {
@@ -133,7 +148,8 @@ bool Automorphisms::moveSwitches(const Moves &ranks, Moves &all) {
     moved.push_back(from);
   }
   std::vector<int32_t> touched;
-  for (size_t round = 0; round + 1 < labels.size(); ++round) {
+  bool balanced = true; // of an automorphism there are the same labels, on other nodes
+  for (size_t round = 0; balanced && round + 1 < labels.size(); ++round) {
     touched.clear();
     auto touch = [&](int32_t node) {
       if (!isTouched[size_t(node)])
@@ -153,12 +169,13 @@ bool Automorphisms::moveSwitches(const Moves &ranks, Moves &all) {
         touch(node);
     }
     std::vector<std::pair<int32_t, uint64_t>> next;
+    uint64_t gone = 0, come = 0;
     for (int32_t node : touched) {
       size_t n = size_t(node);
       uint64_t own = differs[n] ? label[n] : labels[round][n];
       uint64_t value = mix(mix(own) + sums[round][n] + delta[n]);
       if (value != labels[round + 1][n])
-        next.push_back({node, value});
+        next.push_back({node, value}), gone += mix(labels[round + 1][n]), come += mix(value);
       delta[n] = 0, isTouched[n] = false;
     }
     for (size_t i = ranks.size(); i < moved.size(); ++i)
@@ -166,9 +183,12 @@ bool Automorphisms::moveSwitches(const Moves &ranks, Moves &all) {
     moved.resize(ranks.size()); // ranks keep their labels
     for (auto [node, value] : next)
       label[size_t(node)] = value, differs[size_t(node)] = true, moved.push_back(node);
+    balanced = gone == come;
   }
   for (int32_t node : moved)
     differs[size_t(node)] = false;
+  if (!balanced)
+    return false;
 
   std::vector<std::pair<uint64_t, int32_t>> from, to;
   for (size_t i = ranks.size(); i < moved.size(); ++i) {
@@ -216,7 +236,7 @@ bool Automorphisms::mapArcs(const Moves &all, Moves &mapped) {
   return true;
 }
 
-bool Automorphisms::attempt(const Moves &moves) {
+bool Automorphisms::attempt(const Moves &moves, std::vector<int32_t> *where) {
   constexpr size_t maxEntries = size_t(1) << 23; // of all generators together
   if (isFull)
     return false;
@@ -239,6 +259,8 @@ bool Automorphisms::attempt(const Moves &moves) {
     if (joins)
       generators.push_back(image);
     isFull = (generators.size() + 1) * image.size() > maxEntries;
+    if (where)
+      *where = image;
   }
   for (auto [from, to] : all)
     image[size_t(from)] = from;

@@ -7,7 +7,9 @@
 
 namespace ccl::model {
 
-Classes::Classes(size_t size) : parent(size) { std::iota(parent.begin(), parent.end(), 0); }
+Classes::Classes(size_t size) : parent(size), left(size) {
+  std::iota(parent.begin(), parent.end(), 0);
+}
 
 int32_t Classes::find(int32_t member) {
   while (parent[size_t(member)] != member) {
@@ -22,6 +24,7 @@ bool Classes::join(int32_t a, int32_t b) {
   if (a == b)
     return false;
   parent[size_t(std::max(a, b))] = std::min(a, b);
+  --left;
   return true;
 }
 

@@ -11,11 +11,13 @@ public:
   int32_t find(int32_t member);
   /// Whether they were apart.
   bool join(int32_t a, int32_t b);
+  size_t count() const { return left; }
   /// Numbers them by first member. How many there are.
   int32_t number(std::vector<int32_t> &of);
 
 private:
   std::vector<int32_t> parent;
+  size_t left; ///< classes
 };
 
 /// What automorphisms that joined `nodes` and `arcs` make of the fabric.

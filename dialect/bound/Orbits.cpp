@@ -85,22 +85,29 @@ private:
     return grid;
   }
 
-  /// Reflections, exchanges of sides of one size, exchanges of the first two of a side.
+  /// Reflections, exchanges of sides of one size, exchanges of neighbours on a side.
   void turn(const std::vector<Side> &grid) {
+    constexpr int64_t mostNeighbours = 16;
+    auto look = [this](auto image) {
+      if (!found.isComplete())
+        attempt(image);
+    };
     for (const Side &a : grid) {
       auto withCoordinate = [&a](int64_t rank, int64_t value) {
         return rank + (value - a.at(rank)) * a.stride;
       };
       if (a.size > 2) {
-        attempt([&](int64_t rank) { return withCoordinate(rank, (a.size - a.at(rank)) % a.size); });
-        attempt([&](int64_t rank) {
-          return withCoordinate(rank, a.at(rank) < 2 ? 1 - a.at(rank) : a.at(rank));
-        });
+        look([&](int64_t rank) { return withCoordinate(rank, (a.size - a.at(rank)) % a.size); });
+        for (int64_t v = 0; v < std::min(a.size - 1, mostNeighbours); ++v)
+          look([&](int64_t rank) {
+            const int64_t at = a.at(rank);
+            return withCoordinate(rank, at == v ? v + 1 : at == v + 1 ? v : at);
+          });
       }
-      attempt([&](int64_t rank) { return withCoordinate(rank, a.size - 1 - a.at(rank)); });
+      look([&](int64_t rank) { return withCoordinate(rank, a.size - 1 - a.at(rank)); });
       for (const Side &b : grid)
         if (&a < &b && a.size == b.size)
-          attempt([&](int64_t rank) {
+          look([&](int64_t rank) {
             return rank + (b.at(rank) - a.at(rank)) * (a.stride - b.stride);
           });
     }
@@ -116,22 +123,54 @@ private:
             sizes.push_back(side.stride * part);
     std::sort(sizes.begin(), sizes.end());
     sizes.erase(std::unique(sizes.begin(), sizes.end()), sizes.end());
-    for (int64_t size : sizes)
-      exchangeBlocks(size);
+    // What turns all equal ones at once comes first: it saves exchanges.
+    for (auto step : {&Search::rotateBlocks, &Search::exchangeBlocksOf})
+      for (int64_t size : sizes)
+        if (!found.isComplete())
+          (this->*step)(size);
   }
 
-  void exchangeBlocks(int64_t size) {
+  /// What is told apart by nothing but names, by the ranks' colours.
+  uint64_t keyOf(int64_t start, int64_t size) const {
+    uint64_t key = 0;
+    for (int64_t i = 0; i < size; ++i)
+      key = key * 0x9e3779b97f4a7c15 + found.colour(int32_t(start + i));
+    return key;
+  }
+
+  /// Every block of equal ones to the next: one automorphism instead of one for each.
+  void rotateBlocks(int64_t size) {
+    std::unordered_map<uint64_t, size_t> numbers; // looked up only
+    std::vector<std::vector<int64_t>> equal;
+    for (int64_t start = 0; start < ranks; start += size) {
+      auto [it, isNew] = numbers.try_emplace(keyOf(start, size), equal.size());
+      if (isNew)
+        equal.emplace_back();
+      equal[it->second].push_back(start);
+    }
+    for (const std::vector<int64_t> &starts : equal) {
+      Automorphisms::Moves moves;
+      bool joined = true;
+      for (size_t b = 0; b < starts.size(); ++b) {
+        const int64_t to = starts[(b + 1) % starts.size()];
+        joined &= found.joined(int32_t(starts[b]), int32_t(to));
+        for (int64_t i = 0; i < size; ++i)
+          moves.push_back({int32_t(starts[b] + i), int32_t(to + i)});
+      }
+      if (!joined)
+        found.attempt(moves);
+    }
+  }
+
+  void exchangeBlocksOf(int64_t size) {
     constexpr size_t maxTries = 4;
     struct Equal {
       std::vector<int64_t> starts; ///< of blocks in different orbits, the latest last
       bool exchanged = false;
     };
-    std::unordered_map<uint64_t, Equal> blocks; // by their ranks' colours; looked up only
-    for (int64_t start = 0; start < ranks; start += size) {
-      uint64_t key = 0;
-      for (int64_t i = 0; i < size; ++i)
-        key = key * 0x9e3779b97f4a7c15 + found.colour(int32_t(start + i));
-      Equal &equal = blocks[key];
+    std::unordered_map<uint64_t, Equal> blocks; // looked up only
+    for (int64_t start = 0; start < ranks && !found.isComplete(); start += size) {
+      Equal &equal = blocks[keyOf(start, size)];
       bool isNew = true;
       for (size_t i = equal.starts.size(); i-- > 0 && isNew;) {
         int64_t other = equal.starts[i];

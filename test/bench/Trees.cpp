@@ -153,6 +153,7 @@ int main(int argc, char **argv) {
       {"mi250:2", AllGather, 7, 8, 16, 4},
       {"torus:16x16x16", AllGather, 6, 0, 1},
       {"dgxh100:2048", AllGather, 1, 3, 1},
+      {"dgx-h100:2048", AllGather, 1, 3, 1},
       {"unwb:64", AllGather, 1, 2, 1, 1, false},
   };
   fmt::print("{:<14} {:<14} {:>2} {:>3} {:>4} {:>2} {:>9} {:>7} {:>3} {:>7} {:>7} {:>7} {:>7} "

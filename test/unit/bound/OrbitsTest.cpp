@@ -180,6 +180,36 @@ TEST_CASE("what is left equal when links fail") {
   }
 }
 
+TEST_CASE("thousands of boxes, one of which has a link less") {
+  // Equal boxes are joined by few automorphisms: one for each pair of them would be too many.
+  Topology t = boxes(2048, 2, 9, 2, 1);
+  t.links.erase(t.links.begin()); // rank 0 to its switch
+  const Orbits orbits = orbitsOf(t);
+  CHECK(orbits.nodeOrbits == 1 + 1 + 1 + 2 + 1); // rank 0, its peer, the rest, switches
+  CHECK(orbits.generators.size() < 100);
+  CHECK_FALSE(orbits.transitive);
+}
+
+TEST_CASE("NICs and a network for each of thousands of GPUs of a number") {
+  const int64_t nodes = 1024, gpus = 4, n = nodes * gpus;
+  Topology t = ranks({nodes, gpus});
+  for (int64_t node = 0; node < nodes; ++node)
+    addSwitch(t);
+  for (int64_t rail = 0; rail < gpus; ++rail)
+    addSwitch(t);
+  for (int64_t rank = 0; rank < n; ++rank) {
+    const int64_t nic = addSwitch(t);
+    join(t, rank, n + rank / gpus, 450);
+    join(t, rank, nic, 64);
+    join(t, nic, n + nodes + rank % gpus, 50);
+  }
+  expect(t, 4, 6);
+  t.links.pop_back(); // the last rail to the last NIC
+  // The last rank, its box and its rail are set apart, and so is who is in both, or in none.
+  const Orbits orbits = orbitsOf(t);
+  CHECK(orbits.nodeOrbits == 4 + 4 + 2 + 2);
+}
+
 TEST_CASE("random networks: orbits are orbits, and the trivial ones are there, too") {
   std::mt19937_64 random(4);
   for (int i = 0; i < 300; ++i) {

@@ -77,26 +77,37 @@ void Routes::explore(int32_t src) {
   }
 }
 
+std::span<const Wire> Routes::between(int32_t src, int32_t dst) const {
+  const std::span<const Wire> out(allWires.data() + firstOut[size_t(src)],
+                                  allWires.data() + firstOut[size_t(src) + 1]);
+  const auto found = std::ranges::equal_range(out, dst, {}, &Wire::dst);
+  return {found.begin(), found.end()};
+}
+
+/// Of the candidates.
+void Routes::addOneOf(int32_t src, int32_t dst) {
+  only &= candidates.size() == 1;
+  result.push_back(candidates[spread(src, dst, result.size(), candidates.size())]);
+}
+
 void Routes::addDirect(int32_t src, int32_t dst) {
-  auto begin = allWires.begin() + ptrdiff_t(firstOut[size_t(src)]);
-  auto end = allWires.begin() + ptrdiff_t(firstOut[size_t(src) + 1]);
-  auto it = std::lower_bound(begin, end, dst, [](const Wire &w, int32_t d) { return w.dst < d; });
   double widest = 0;
   candidates.clear();
-  for (; it != end && it->dst == dst; ++it) {
-    if (it->bandwidth < widest)
+  for (const Wire &wire : between(src, dst)) {
+    if (wire.bandwidth < widest)
       continue;
-    if (it->bandwidth > widest)
+    if (wire.bandwidth > widest)
       candidates.clear();
-    widest = it->bandwidth;
-    candidates.push_back(int32_t(it - allWires.begin()));
+    widest = wire.bandwidth;
+    candidates.push_back(int32_t(&wire - allWires.data()));
   }
   if (!candidates.empty())
-    result.push_back(candidates[spread(src, dst, 0, candidates.size())]);
+    addOneOf(src, dst);
 }
 
 const std::vector<int32_t> &Routes::way(int32_t src, int32_t dst) {
   result.clear();
+  only = true;
   if (src == dst)
     return result;
   addDirect(src, dst);
@@ -116,9 +127,8 @@ const std::vector<int32_t> &Routes::way(int32_t src, int32_t dst) {
           std::min(widths[size_t(wire.src)], wire.bandwidth) >= width)
         candidates.push_back(in[i]);
     }
-    const int32_t wire = candidates[spread(src, dst, result.size(), candidates.size())];
-    result.push_back(wire);
-    node = allWires[size_t(wire)].src;
+    addOneOf(src, dst);
+    node = allWires[size_t(result.back())].src;
   }
   std::reverse(result.begin(), result.end());
   return result;

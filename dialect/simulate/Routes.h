@@ -11,6 +11,8 @@
 
 #include "dialect/model/Topology.h"
 
+#include <span>
+
 namespace ccl::model {
 
 struct Wire {
@@ -26,14 +28,20 @@ public:
   explicit Routes(const Topology &topology);
 
   const std::vector<Wire> &wires() const { return allWires; }
+  /// Those from a node to another.
+  std::span<const Wire> between(int32_t src, int32_t dst) const;
   /// Wires from `src` to `dst`, in order; none if they are one rank, or if every way leads through
   /// another rank. Ask for pairs ordered by source: what is computed per source is kept for the
   /// last one only. The result lives until the next call.
   const std::vector<int32_t> &way(int32_t src, int32_t dst);
+  /// Whether the last one asked for is not one of several that are as good. Then symmetries of the
+  /// topology take it to the ways of other ranks.
+  bool isOnly() const { return only; }
 
 private:
   void explore(int32_t src);
   void addDirect(int32_t src, int32_t dst);
+  void addOneOf(int32_t src, int32_t dst);
 
   const int32_t ranks;
   std::vector<Wire> allWires;   ///< sorted by source, then destination
@@ -44,6 +52,7 @@ private:
   std::vector<int32_t> levels;  ///< hops from there, or -1
   std::vector<double> widths;   ///< bandwidth of the widest of the shortest ways
   std::vector<int32_t> candidates, result;
+  bool only = true;
 };
 
 } // namespace ccl::model

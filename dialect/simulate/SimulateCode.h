@@ -39,6 +39,7 @@ struct SimWay {
   int32_t src = 0, dst = 0;
   const CostCurve *curve = nullptr;
   double narrowest = 0; ///< the most us per byte of a link of it
+  bool only = true;     ///< of equal ways there is one: Routes::isOnly
   bool circuit = false; ///< no hops: from a port of `src` to a port of `dst`, as Circuits.h says
 
   SimPace pace(double bytes) const;

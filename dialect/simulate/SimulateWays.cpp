@@ -125,6 +125,7 @@ void SimCodeBuilder::addWays(SimCode &code, std::vector<Fault> &faults) {
     }
     way.firstHop = int32_t(code.hops.size());
     way.numHops = int32_t(wires.size());
+    way.only = routes.isOnly();
     code.hops.insert(code.hops.end(), wires.begin(), wires.end());
     setPace(code, way, wires);
   }

@@ -1,8 +1,8 @@
 //===- Network.cpp --------------------------------------------------------===//
 #include "passes/synthesis/solver/Network.h"
 
-#include "dialect/bound/Automorphisms.h"
-#include "dialect/simulate/Routes.h"
+#include "dialect/bound/Classes.h"
+#include "dialect/simulate/ServerImages.h"
 
 #include <fmt/format.h>
 
@@ -47,18 +47,16 @@ private:
     if (orbits.shifts.empty())
       return;
     // Of the shifts alone: the orbits above may join limits that one tree does not use alike.
-    model::Automorphisms alone(fabric, /*latencies=*/true);
-    for (const model::Orbits::Shift &shift : orbits.shifts) {
-      model::Automorphisms::Moves moves;
-      for (int32_t rank = 0; rank < network.numRanks; ++rank)
-        if (int64_t to = shift(rank); to != rank)
-          moves.push_back({rank, int32_t(to)});
-      if (!alone.attempt(moves))
-        return;
-    }
-    for (const std::vector<int32_t> &image : alone.orbits().generators)
-      if (!joinImages(image))
-        return;
+    std::vector<std::vector<int32_t>> images;
+    for (const model::Orbits::Shift &shift : orbits.shifts)
+      for (std::vector<int32_t> &image = images.emplace_back(); int32_t(image.size()) < ranks();)
+        image.push_back(int32_t(shift(int64_t(image.size()))));
+    const auto servers = model::serverImages(topology, routes, images);
+    if (!servers)
+      return;
+    for (const std::vector<int32_t> &image : *servers)
+      for (size_t i = 0; i < image.size(); ++i)
+        classes.join(int32_t(i), image[i]);
     network.shifts = std::move(orbits.shifts);
     std::sort(network.shifts.begin(), network.shifts.end(),
               [](const auto &a, const auto &b) { return a.stride < b.stride; });
@@ -66,38 +64,7 @@ private:
       network.sides.push_back(network.shifts[i].size);
   }
 
-  /// Joins every wire, and what its links share, with the wire that an automorphism takes it to.
-  bool joinImages(const std::vector<int32_t> &image) {
-    using Key = std::tuple<int32_t, int32_t, double, double, size_t>;
-    std::map<Key, std::vector<size_t>> known;
-    const std::vector<Wire> &wires = routes.wires();
-    auto key = [&](const Wire &wire, int32_t src, int32_t dst) {
-      return Key{src, dst, wire.bandwidth, wire.latency, sharedBy(wire).size()};
-    };
-    for (size_t w = 0; w < wires.size(); ++w)
-      known[key(wires[w], wires[w].src, wires[w].dst)].push_back(w);
-    for (size_t w = 0; w < wires.size(); ++w) {
-      const Wire &wire = wires[w];
-      auto there = known.find(key(wire, image[size_t(wire.src)], image[size_t(wire.dst)]));
-      if (there == known.end())
-        return false;
-      const std::vector<size_t> &alike = known[key(wire, wire.src, wire.dst)];
-      size_t position = size_t(std::find(alike.begin(), alike.end(), w) - alike.begin());
-      if (position >= there->second.size())
-        return false;
-      const size_t other = there->second[position];
-      classes.join(int32_t(w), int32_t(other));
-      const std::vector<int32_t> &mine = sharedBy(wire), &its = sharedBy(wires[other]);
-      for (size_t i = 0; i < mine.size(); ++i) {
-        if (topology.resources[size_t(mine[i])].bandwidth !=
-            topology.resources[size_t(its[i])].bandwidth)
-          return false;
-        classes.join(resource(mine[i]), resource(its[i]));
-      }
-    }
-    return true;
-  }
-
+  int32_t ranks() const { return network.numRanks; }
   const std::vector<int32_t> &sharedBy(const Wire &wire) const {
     return topology.links[size_t(wire.links.front())].resources;
   }

@@ -166,6 +166,85 @@ TEST_CASE("lanes that share the links of a torus, of up to 512 ranks") {
     }
 }
 
+namespace {
+
+/// Every rank writes a chunk to those of its box, and to those of its number in other boxes.
+Symmetric inBoxes(int64_t nodes, int64_t gpus) {
+  const int64_t n = nodes * gpus;
+  ProgramMaker maker(1, {{"in", Role::In, 1}, {"out", Role::Out, n}}, 1);
+  for (int64_t node = 0; node < nodes; ++node)
+    for (int64_t gpu = 0; gpu < gpus; ++gpu) {
+      if ((node == 0) == (gpu == 0))
+        continue;
+      const int64_t back = modulo(-node, nodes) * gpus + modulo(-gpu, gpus);
+      const int32_t to = int32_t(node * gpus + gpu);
+      maker.add(0, transfer({local(0, 0)}, {ccl::model::peer(to, 1, 0)}), node > 0);
+      maker.add(0, maker.tell(0, to, 1), node > 0);
+      maker.add(0, maker.hear(0, int32_t(back), 1), node > 0);
+    }
+  return {maker.program,
+          {{nodes, gpus}, {{{1, {0, 0}}}, {{nodes, {1, 0}}, {gpus, {0, 1}}}}, {}},
+          makeContract(Collective::AllGather, n, 1)};
+}
+
+/// `second`: further networks, every other way goes there.
+Topology boxes(int64_t nodes, int64_t gpus, bool second) {
+  Topology t = boxTopology(nodes, gpus, 90, 10, 0.5, 5);
+  for (int64_t gpu = 0; gpu < gpus; ++gpu)
+    t.switches[size_t(nodes + gpu)].kind = SwitchKind::Nic;
+  for (int64_t gpu = 0; second && gpu < gpus; ++gpu) {
+    const int32_t other = int32_t(t.nodes());
+    t.switches.push_back({"second" + std::to_string(gpu)});
+    for (int64_t node = 0; node < nodes; ++node)
+      addBoth(t, int32_t(node * gpus + gpu), other, 10, 2.5);
+  }
+  return t;
+}
+
+} // namespace
+
+TEST_CASE("boxes and networks, of up to 512 ranks, by automorphisms and one by one") {
+  for (auto [nodes, gpus] : {std::pair<int64_t, int64_t>{2, 2}, {3, 4}, {8, 8}, {64, 8}})
+    for (const char *name : {"ccl", "nccl"}) {
+      CAPTURE(nodes);
+      CAPTURE(name);
+      const Symmetric folded = inBoxes(nodes, gpus);
+      const Topology t = boxes(nodes, gpus, false);
+      SimulateOptions options = optionsFor(1200, 2);
+      options.model = *parseCostModel(name);
+      const SimulateReport quick = compare(folded, t, options);
+      if (options.model.latencies)
+        continue;
+      // A curve of one pair, which another one then replaces: now all images are looked at.
+      const CostCurve curve{{{0, INFINITY, 0, 0}}};
+      options.curves = {{WayCurve::Of::Pair, 0, 1, curve}, {WayCurve::Of::Any, 0, 0, curve}};
+      const SimulateReport slow = compare(folded, t, options);
+      CHECK(quick.us == slow.us);
+      CHECK(quick.events == slow.events);
+    }
+}
+
+TEST_CASE("equal ways that are spread over switches are no symmetry") {
+  const Symmetric folded = inBoxes(8, 2);
+  std::string why;
+  CHECK(!simulateSymmetric(folded.rankZero, folded.contract, folded.symmetry, boxes(8, 2, true),
+                           optionsFor(1200), &why));
+  CHECK(why.find("carry different messages") != std::string::npos);
+}
+
+TEST_CASE("a kind of way that shifts change") {
+  // Boxes of two, but the shifts are those of a ring of six.
+  Topology t = fullTopology(6, 25, 0.5);
+  t.axes = {{"node", 3}, {"gpu", 2}};
+  const Symmetric folded = direct(6, false, 1);
+  SimulateOptions options = optionsFor(1200);
+  compare(folded, t, options);
+  options.model = *parseCostModel("nccl");
+  std::string why;
+  CHECK(!simulateSymmetric(folded.rankZero, folded.contract, folded.symmetry, t, options, &why));
+  CHECK(why.find("differ in links, bandwidth or latency") != std::string::npos);
+}
+
 TEST_CASE("chunks of a shard that differ in length, as those of all shards do") {
   for (auto [a, b, lanes] :
        {std::tuple<int64_t, int64_t, int32_t>{2, 3, 2}, {3, 5, 4}, {8, 8, 6}, {16, 32, 3}})

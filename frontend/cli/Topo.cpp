@@ -108,9 +108,20 @@ int Describer::findBounds() {
         fmt::format("--root {}: ranks are 0 to {}", flags.bound.root, topology.ranks() - 1));
   if (topology.ranks() < 2)
     return Fine;
-  for (model::Collective collective : collectives)
+  // Some 200 bytes, and a microsecond for each of a few dozen passes, a link.
+  constexpr size_t mostLinks = size_t(1) << 23, manyLinks = size_t(1) << 18;
+  if (topology.links.size() > mostLinks)
+    return session.badInput(
+        fmt::format("{}: bounds are found for up to {} links, here are {}; take "
+                    "a smaller part of it",
+                    input.label, mostLinks, topology.links.size()));
+  for (model::Collective collective : collectives) {
+    if (topology.links.size() > manyLinks)
+      printError("ccl: topo: bound of {}, {} links\n", model::name(collective),
+                 topology.links.size());
     if (auto bound = model::bandwidthBound(topology, collective, flags.bound))
       bounds.push_back(std::move(*bound));
+  }
   return Fine;
 }
 

@@ -152,7 +152,6 @@ int main(int argc, char **argv) {
       {"ndv2:4", AllGather, 2, 1, 16},
       {"mi250:2", AllGather, 7, 8, 16, 4},
       {"torus:16x16x16", AllGather, 6, 0, 1},
-      {"dgxh100:2048", AllGather, 1, 3, 1},
       {"dgx-h100:2048", AllGather, 1, 3, 1},
       {"unwb:64", AllGather, 1, 2, 1, 1, false},
   };

@@ -84,8 +84,12 @@ struct SimulateOptions {
   int64_t elementBytes = 4; ///< bytes of an element
   int64_t batches = 1;      ///< micro-batches
   BatchOrder batchOrder = BatchOrder::Rank;
-  int32_t slots = 0;     ///< of every data channel; 0: as written
-  size_t maxFaults = 8;  ///< stop after so many
+  int32_t slots = 0;    ///< of every data channel; 0: as written
+  size_t maxFaults = 8; ///< stop after so many
+  /// `simulateSymmetric`: where ranks move chunks of different lengths at one time, by an element,
+  /// they do not keep step. Of more instructions than so many, of all ranks together, the chunks
+  /// are taken to be as long as the longest then: to simulate all would take long.
+  int64_t mostUneven = int64_t(1) << 21;
   bool timeline = false; ///< keep all that happened: some 200 bytes a transfer
 };
 
@@ -191,6 +195,7 @@ struct SimulateReport {
   std::vector<LinkUse> resources; ///< as Topology::resources
   std::vector<AgentUse> agents;   ///< of all ranks; folded: of rank 0, as of every rank
   bool folded = false;            ///< one rank was simulated for all
+  bool lengthened = false;        ///< with chunks as long as the longest: see `mostUneven`
   std::optional<Timeline> timeline;
   bool ok() const { return faults.empty(); }
 };

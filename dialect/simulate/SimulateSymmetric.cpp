@@ -12,12 +12,33 @@
 namespace ccl::model {
 namespace {
 
+int64_t lengthOf(int64_t chunk, int64_t count, int64_t chunks) {
+  const int64_t c = chunk % chunks;
+  return chunkStart(c + 1, count, chunks) - chunkStart(c, count, chunks);
+}
+
+/// Whether what moves is as long as its image on another rank: chunks of a shard may differ in
+/// length, if shifts take each to one as long.
+bool keepsLengths(const Program &rankZero, const Contract &contract, const ShiftGroup &group,
+                  const SimulateOptions &options) {
+  if (options.count % (contract.chunks * options.batches) == 0)
+    return true;
+  auto length = [&](int64_t chunk) { return lengthOf(chunk, options.count, contract.chunks); };
+  for (int64_t shift : group.generators())
+    for (size_t b = 0; b < rankZero.buffers.size(); ++b)
+      for (int64_t k = 0; k < rankZero.buffers[b].chunks; ++k)
+        if (rankZero.buffers[b].role != Role::Scratch &&
+            length(k) != length(group.moveChunk(shift, int32_t(b), k)))
+          return false;
+  return true;
+}
+
 class Folding {
 public:
   Folding(SimCode &code, const Symmetry &symmetry, const Topology &topology,
-          const std::vector<Buffer> &buffers, const SimulateOptions &options, const Routes &routes)
-      : code(code), group(symmetry), symmetry(symmetry), buffers(buffers), options(options),
-        numWires(routes.wires().size()), servers(code, group, topology, options, routes) {}
+          const SimulateOptions &options, const Routes &routes)
+      : code(code), group(symmetry), symmetry(symmetry), numWires(routes.wires().size()),
+        servers(code, group, topology, options, routes) {}
 
   /// Why ranks may not keep step, or "".
   std::string fold();
@@ -27,12 +48,7 @@ public:
 
 private:
   std::vector<int32_t> classes(size_t begin, size_t end) const;
-  std::string checkLengths() const;
   std::string checkSweeps() const;
-  int64_t lengthOf(int64_t chunk) const {
-    const int64_t c = chunk % code.chunks;
-    return chunkStart(c + 1, code.count, code.chunks) - chunkStart(c, code.count, code.chunks);
-  }
   bool isAsLong(const SimStep &a, const SimStep &b) const;
   bool isSame(const SimStep &a, const SimStep &b) const;
   void takeClasses();
@@ -40,8 +56,6 @@ private:
   SimCode &code;
   const ShiftGroup group;
   const Symmetry &symmetry;
-  const std::vector<Buffer> &buffers;
-  const SimulateOptions &options;
   const size_t numWires;
   KeepStep servers;
   std::vector<int32_t> classOf; ///< by server: the one that stands for it
@@ -60,25 +74,9 @@ bool Folding::isAsLong(const SimStep &a, const SimStep &b) const {
     return a.bytes == b.bytes;
   bool same = a.count == b.count;
   for (int64_t i = 0; same && i < a.count; ++i)
-    same = lengthOf(a.chunk + i) == lengthOf(b.chunk + i);
+    same = lengthOf(a.chunk + i, code.count, code.chunks) ==
+           lengthOf(b.chunk + i, code.count, code.chunks);
   return same;
-}
-
-/// What moves is as long as its image on another rank: chunks of a shard may differ in length, if
-/// shifts take each to one as long.
-std::string Folding::checkLengths() const {
-  if (std::none_of(code.steps.begin(), code.steps.end(), [](const SimStep &step) {
-        return step.kind == SimStep::Kind::Transfer && step.bytes < 0;
-      }))
-    return "";
-  for (int64_t shift : group.generators())
-    for (size_t b = 0; b < buffers.size(); ++b)
-      for (int64_t k = 0; k < buffers[b].chunks && buffers[b].role != Role::Scratch; ++k)
-        if (lengthOf(k) != lengthOf(group.moveChunk(shift, int32_t(b), k)))
-          return fmt::format("{} elements are not divisible by {} chunks and {} micro-batches, so "
-                             "that lengths differ",
-                             code.count, code.chunks, code.batches);
-  return "";
 }
 
 bool Folding::isSame(const SimStep &a, const SimStep &b) const {
@@ -119,10 +117,6 @@ std::string Folding::checkSweeps() const {
 std::string Folding::fold() {
   if (code.changeUs)
     return "the fabric changes links";
-  if (!options.lengths.empty())
-    return "shards have different lengths";
-  if (std::string why = checkLengths(); !why.empty())
-    return why;
   if (std::string why = checkSweeps(); !why.empty())
     return why;
   if (std::string why = servers.check(); !why.empty())
@@ -166,11 +160,22 @@ std::optional<SimulateReport> simulateSymmetric(const Program &rankZero, const C
   network.build(report.faults, options.maxFaults);
   if (!report.ok() || !isLive(network, options, report))
     return report;
+  if (!options.lengths.empty())
+    return refuse("shards have different lengths");
+  if (!keepsLengths(rankZero, contract, group, options)) {
+    if (int64_t(network.numEvents()) <= options.mostUneven / contract.ranks)
+      return refuse(
+          fmt::format("{} elements are not divisible by {} chunks and {} micro-batches, so "
+                      "that lengths differ",
+                      options.count, contract.chunks, options.batches));
+    options.count = longestChunk(options.count, contract.chunks) * contract.chunks;
+    report.lengthened = true;
+  }
   SimCodeBuilder builder(rankZero, contract, topology, network, options);
   SimCode code = builder.build(report.faults);
   if (!report.ok())
     return report;
-  Folding folding(code, symmetry, topology, rankZero.buffers, options, builder.wires());
+  Folding folding(code, symmetry, topology, options, builder.wires());
   if (std::string reason = folding.fold(); !reason.empty())
     return refuse(std::move(reason));
 
@@ -180,7 +185,7 @@ std::optional<SimulateReport> simulateSymmetric(const Program &rankZero, const C
   report.folded = true;
   report.moved *= double(contract.ranks);
   report.messages *= uint64_t(contract.ranks);
-  setRates(contract, options, report);
+  setRates(contract, given, report);
   return report;
 }
 

@@ -281,6 +281,10 @@ int Simulation::simulate(model::SimulateReport &report) {
     if (auto folded = model::simulateSymmetric(one->rankZero, proof.contract, one->symmetry,
                                                *topology.topology, options)) {
       report = std::move(*folded);
+      if (report.lengthened)
+        printError("ccl: note: {} elements are not divisible by {} chunks: all are taken to be as "
+                   "long as the longest\n",
+                   options.count, proof.contract.chunks);
       return Fine;
     }
   if (proof.program.ranks.empty())

@@ -90,6 +90,30 @@ TEST_CASE("what does not keep step is refused") {
   CHECK(report->faults[0].kind == FaultKind::Deadlock);
 }
 
+TEST_CASE("of many instructions chunks are as long as the longest") {
+  const Symmetric folded = ring(8, 2, true);
+  const Topology t = ringTopology(8, 25, 1);
+  const int64_t instructions = 8 * int64_t(folded.rankZero.ranks[0].agents[0].code.size());
+  for (int64_t count : {8 * 120 + 1, 8 * 120 + 7, 3}) {
+    CAPTURE(count);
+    SimulateOptions options = optionsFor(count, 3);
+    options.mostUneven = instructions;
+    CHECK(!simulateSymmetric(folded.rankZero, folded.contract, folded.symmetry, t, options));
+    options.mostUneven = instructions - 1;
+    auto report = simulateSymmetric(folded.rankZero, folded.contract, folded.symmetry, t, options);
+    REQUIRE(report);
+    CHECK(report->lengthened);
+    CHECK(report->bytes == count * 4);
+    const Program all = unfold(folded.rankZero, folded.symmetry);
+    CHECK(report->us >= simulate(all, folded.contract, t, options).us);
+    options.count = (count + 7) / 8 * 8;
+    CHECK(report->us == simulate(all, folded.contract, t, options).us);
+    report = simulateSymmetric(folded.rankZero, folded.contract, folded.symmetry, t, options);
+    REQUIRE(report);
+    CHECK(!report->lengthened);
+  }
+}
+
 TEST_CASE("iterations that ranks execute in different orders") {
   // Every chunk in turn to the next rank: whatever the order, all take the same time.
   for (bool same : {true, false}) {

@@ -78,7 +78,7 @@ def CclProjectToRanks : Pass<"ccl-project-to-ranks", "mlir::ModuleOp"> {
   let options = [
     Option<"rank", "rank", "int64_t", "-1", "project this rank only; -1: all">,
     Option<"slots", "slots", "int64_t", "4", "slots of data channels">,
-    Option<"maxOps", "max-ops", "int64_t", "100000", "refuse larger programs">];
+    Option<"maxOps", "max-ops", "int64_t", "500000", "refuse larger programs">];
 }
 
 def CclFuseTransfers : Pass<"ccl-fuse-transfers", "mlir::ModuleOp"> {

@@ -186,8 +186,11 @@ Control Projector::gather(Operation &op, ArrayRef<StepVariable> outer,
       return false;
     int64_t extent = (*high - *low + step - 1) / step;
     empty |= extent <= 0;
-    unsigned dim = space.dim(iv);
-    env.erase(iv);
+    // Steps have dimensions in common, or a long algorithm would have very many.
+    if (usedDims == stepDims.size())
+      stepDims.push_back(space.dim(iv));
+    unsigned dim = stepDims[usedDims++];
+    env[iv] = getAffineDimExpr(dim, context);
     setRange(dim, {*low, *low + (extent - 1) * step});
     variables.push_back({dim, *low, extent, step});
     return true;
@@ -369,6 +372,7 @@ Control Projector::enumerateHalves(ArrayRef<StepMove> moves, std::vector<Half> &
 
 Control Projector::emitStep(Operation &op, OpBuilder &b) {
   ++step;
+  usedDims = 0;
   std::vector<StepMove> moves;
   if (Control c = gather(op, {}, moves); c != Control::Done)
     return c;

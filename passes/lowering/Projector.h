@@ -157,6 +157,8 @@ private:
   int64_t step = 0; ///< of the algorithm, if its loops are unrolled
 
   IndexSpace space;
+  llvm::SmallVector<unsigned> stepDims; ///< of the variables of a step, in turn
+  size_t usedDims = 0;
   llvm::SmallVector<Interval> ranges;                ///< by dimension of `space`
   llvm::DenseMap<mlir::Value, mlir::AffineExpr> env; ///< step variables of the algorithm
   llvm::SmallVector<mlir::AffineExpr> me;            ///< this rank's coordinates

@@ -125,7 +125,7 @@ private:
       if (auto arrival = arrivalOf(&op))
         waiters[*arrival].insert(agentOf(&op));
     }
-    auto ranks = fewRepresentativeRanks(program);
+    auto ranks = representativeRanks(program, traceLimit << 1); // of more nothing is proved
     if (!ranks)
       return failure();
     for (int64_t rank : *ranks) {

@@ -200,20 +200,26 @@ private:
     return it->second;
   }
 
-  /// Some moves may lead from a rank to itself without saying so.
+  /// Some moves may lead from a rank to itself without saying so. Of many channels on many ranks
+  /// that is not worth finding out.
   static int64_t firstFreeTag(ProgramOp program) {
+    const SmallVector<int64_t> ranks = program.getRankList();
+    SmallVector<ChannelOp> channels;
+    program.getBody().walk([&](ChannelOp channel) { channels.push_back(channel); });
+    const bool looks = channels.size() * ranks.size() <= (size_t(1) << 20);
     int64_t first = 0;
-    program.getBody().walk([&](ChannelOp channel) {
-      ValueRange operands = channel.getPeerOperands();
-      AffineExpr peer = channel.getPeer().getResult(0);
-      if (int64_t(channel.getTag()) >= first &&
-          llvm::any_of(program.getRankList(), [&](int64_t rank) {
-            const SmallVector<int64_t> inputs(operands.size(), rank); // no loops with agents
-            return evaluateIndex(peer, inputs, channel.getPeer().getNumDims()) == rank;
-          }))
+    for (ChannelOp channel : channels)
+      if (int64_t(channel.getTag()) >= first && (!looks || mayLeadToItself(channel, ranks)))
         first = int64_t(channel.getTag()) + 1;
-    });
     return first;
+  }
+
+  static bool mayLeadToItself(ChannelOp channel, ArrayRef<int64_t> ranks) {
+    const AffineMap map = channel.getPeer();
+    return llvm::any_of(ranks, [&](int64_t rank) {
+      const SmallVector<int64_t> inputs(map.getNumInputs(), rank); // no loops with agents
+      return evaluateIndex(map.getResult(0), inputs, map.getNumDims()) == rank;
+    });
   }
 
   /// From the rank to itself.
@@ -298,7 +304,7 @@ FailureOr<size_t> splitAgents(ProgramOp program, const model::Contract &contract
   std::vector<Unit> units = unitsOf(sequence);
   if (llvm::all_of(units, [&](const Unit &u) { return u.agent == int64_t(sequence.getId()); }))
     return size_t(0);
-  auto ranks = fewRepresentativeRanks(program);
+  auto ranks = representativeRanks(program, traceLimit << 1); // of more nothing is proved
   if (!ranks)
     return program.emitOpError("has several agents, and no rank stands for the others: its "
                                "places would have to move alike with the rank");

@@ -60,6 +60,7 @@ static bool isShiftInvariant(ProgramOp program) {
 }
 
 std::optional<SmallVector<int64_t>> representativeRanks(ProgramOp program, uint64_t limit) {
+  constexpr uint64_t few = uint64_t(1) << 16;
   SmallVector<int64_t> ranks = program.getRankList();
   uint64_t instructions = 0;
   if (failed(
@@ -67,11 +68,11 @@ std::optional<SmallVector<int64_t>> representativeRanks(ProgramOp program, uint6
             return ++instructions < limit;
           })))
     return std::nullopt;
-  if (instructions * ranks.size() <= limit)
+  if (instructions * ranks.size() <= few)
     return ranks;
   if (program.getMe() && isShiftInvariant(program))
     return SmallVector<int64_t>{ranks.front()};
-  return std::nullopt;
+  return instructions * ranks.size() <= limit ? std::optional(ranks) : std::nullopt;
 }
 
 SmallVector<ProgramOp> programsToLower(AlgorithmOp algorithm) {
@@ -99,13 +100,6 @@ llvm::SmallBitVector buffersReadByPeers(ProgramOp program) {
     });
   }
   return read;
-}
-
-std::optional<SmallVector<int64_t>> fewRepresentativeRanks(ProgramOp program) {
-  for (uint64_t limit : {traceLimit >> 5, traceLimit << 1}) // of more nothing is proved
-    if (auto ranks = representativeRanks(program, limit))
-      return ranks;
-  return std::nullopt;
 }
 
 PlaceNumbers::PlaceNumbers(ProgramOp program, const model::Contract &contract, bool inPlace)

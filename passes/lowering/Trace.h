@@ -12,15 +12,12 @@
 
 namespace ccl {
 
-/// Ranks whose traces decide for all ranks of `program`: all of them if that is cheap,
-/// one if ranks differ by a shift of every buffer's chunks, which keeps all relations
-/// between places. Nothing if neither holds.
-/// Cheap is up to `limit` instructions; the default takes a fraction of a second.
+/// Ranks whose traces decide for all ranks of `program`: one if ranks differ by a shift of every
+/// buffer's chunks, which keeps all relations between places; else all, if these have up to `limit`
+/// instructions. Nothing if neither holds. The default takes a fraction of a second.
 constexpr uint64_t traceLimit = uint64_t(1) << 21;
 std::optional<llvm::SmallVector<int64_t>> representativeRanks(ProgramOp program,
                                                               uint64_t limit = traceLimit);
-/// The same for what takes longer: one rank rather than many, and many rather than none.
-std::optional<llvm::SmallVector<int64_t>> fewRepresentativeRanks(ProgramOp program);
 
 /// The programs that passes may rewrite: those of a `lowered` algorithm stay as they are.
 llvm::SmallVector<ProgramOp> programsToLower(AlgorithmOp algorithm);

@@ -90,19 +90,31 @@ uint64_t countMoves(AlgorithmOp algorithm, uint64_t limit) {
   return Counter(limit).count(algorithm.getBlock(), environment);
 }
 
+/// Whether ranks may run through the loops of a program differently.
+static bool loopsVary(ProgramOp program) {
+  const Value me = program.getMe();
+  return me && program.getBody()
+                   .walk([&](affine::AffineForOp loop) {
+                     return dependsOn(loop.getOperands(), me) ? WalkResult::interrupt()
+                                                              : WalkResult::advance();
+                   })
+                   .wasInterrupted();
+}
+
 uint64_t countInstructions(AlgorithmOp algorithm, uint64_t limit) {
   uint64_t total = 0;
   for (ProgramOp program : getPrograms(algorithm)) {
-    for (int64_t rank : program.getRankList()) {
+    SmallVector<int64_t> ranks = program.getRankList();
+    const uint64_t alike = loopsVary(program) ? 1 : ranks.size();
+    for (size_t i = 0; i < ranks.size() && total < limit; i += alike) {
       Environment environment;
       if (Value me = program.getMe())
-        environment.set(me, rank);
-      total = llvm::SaturatingAdd(total, Counter(limit).count(program.getBlock(), environment));
-      if (total >= limit)
-        return limit;
+        environment.set(me, ranks[i]);
+      const uint64_t one = Counter(limit).count(program.getBlock(), environment);
+      total = llvm::SaturatingAdd(total, llvm::SaturatingMultiply(one, alike));
     }
   }
-  return total;
+  return std::min(total, limit);
 }
 
 uint64_t countOps(Operation *root) {

@@ -55,8 +55,11 @@ Overlap overlap(IndexSpace &space, const PlaceRef &a, const PlaceRef &b, int64_t
     return Overlap::Distinct; // a peer is another rank
   if (a.base != b.base)
     return Overlap::Unknown;
-  Overlap o = compare(a.getBuffer(), space.rebase(a.map, a.operands),
-                      space.rebase(b.map, b.operands, replaceInB));
+  const bool oneSpace =
+      !replaceInB && a.operands == b.operands && a.map.getNumDims() == b.map.getNumDims();
+  Overlap o = oneSpace ? compare(a.getBuffer(), a.map.getResults(), b.map.getResults())
+                       : compare(a.getBuffer(), space.rebase(a.map, a.operands),
+                                 space.rebase(b.map, b.operands, replaceInB));
   if (countA == 1 && countB == 1)
     return o;
   return o == Overlap::Same && countA == countB ? o : Overlap::Unknown;

@@ -126,34 +126,33 @@ bool mayRunInPlace(AlgorithmOp algorithm) {
   return !holds || holds.getValue();
 }
 
-/// The constant summand of a sum in normal form; `e` becomes the rest of it.
+/// The constant summand of a sum in normal form; `e` becomes the rest of it, or null.
 static int64_t stripConstant(AffineExpr &e) {
-  auto sum = dyn_cast<AffineBinaryOpExpr>(e);
-  if (!sum || sum.getKind() != AffineExprKind::Add)
-    return 0;
-  auto constant = dyn_cast<AffineConstantExpr>(sum.getRHS());
+  AffineExpr rest, last = e;
+  if (auto sum = dyn_cast<AffineBinaryOpExpr>(e); sum && sum.getKind() == AffineExprKind::Add)
+    rest = sum.getLHS(), last = sum.getRHS();
+  auto constant = dyn_cast<AffineConstantExpr>(last);
   if (!constant)
     return 0;
-  e = sum.getLHS();
+  e = rest;
   return constant.getValue();
 }
 
-/// Indices of one axis, in normal form: valid ones lie in [0, extent), so they are equal if and
-/// only if their difference is 0 modulo the extent.
+/// Indices of one axis: valid ones lie in [0, extent), so they are equal if and only if their
+/// difference is 0 modulo the extent.
 static Overlap compare(AffineExpr x, AffineExpr y, int64_t extent) {
   auto verdict = [](int64_t difference, int64_t modulus) {
     return difference % modulus == 0 ? Overlap::Same : Overlap::Distinct;
   };
-  // Mostly they differ by a constant below the same modulus.
+  // Mostly they differ by a constant below the same modulus; that of the axis is there anyway.
   AffineExpr a = x, b = y;
-  const int64_t modulus = stripModulus(a);
-  if (stripModulus(b) == modulus) {
-    const int64_t difference = stripConstant(a) - stripConstant(b);
-    if (a == b)
-      return verdict(difference, modulus ? modulus : extent);
-  }
-  auto difference = dyn_cast<AffineConstantExpr>(normalizeIndex((x - y) % extent));
-  return difference ? verdict(difference.getValue(), extent) : Overlap::Unknown;
+  int64_t m = stripModulus(a), n = stripModulus(b);
+  m = m ? m : extent, n = n ? n : extent;
+  const int64_t difference = stripConstant(a) - stripConstant(b);
+  if (m == n && a == b)
+    return verdict(difference, m);
+  auto known = dyn_cast<AffineConstantExpr>(normalizeIndex((x - y) % extent));
+  return known ? verdict(known.getValue(), extent) : Overlap::Unknown;
 }
 
 Overlap compare(BufferOp buffer, ArrayRef<AffineExpr> a, ArrayRef<AffineExpr> b) {

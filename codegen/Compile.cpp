@@ -262,6 +262,8 @@ LogicalResult generate(AlgorithmOp algorithm, const CompileOptions &options, Pla
   if (auto stages = algorithm->getAttrOfType<IntegerAttr>("ccl.stages"))
     plan.pipelineStages = int32_t(stages.getInt());
 
+  plan.microBatches = getMicroBatches(algorithm);
+
   std::optional<ObjectCache> cache = openCache(algorithm, options.cacheDir);
   if (cache && !ir)
     if (std::optional<std::string> object = cache->load(key)) {

@@ -144,6 +144,10 @@ LogicalResult AlgorithmOp::verify() {
     return emitOpError("has no results");
   if (getArgNames() && getArgNames()->size() != getNumArguments())
     return emitOpError("names not all of its parameters");
+  if (Attribute batches = (*this)->getAttr(microBatchesAttr)) // algorithm_c7
+    if (auto number = dyn_cast<IntegerAttr>(batches);
+        !number || !number.getType().isInteger(64) || number.getInt() < 1)
+      return emitOpError() << microBatchesAttr << " is a number from 1 on, not " << batches;
   if (getLowered() && getNumArguments()) // algorithm_c6
     return emitOpError("is lowered, so it has no size parameters");
   if (getLowered())
@@ -444,7 +448,6 @@ static LogicalResult verifyPlace(Operation *op, const PlaceRef &place, int64_t c
 }
 
 /// Agents are few: a rank has thread blocks or lanes for them.
-static constexpr int64_t maxAgent = 1023;
 
 /// What is wrong with the source's and the destination's agents of a move, if anything.
 static std::string faultOf(ArrayRef<int64_t> agents) {
@@ -618,15 +621,69 @@ LogicalResult ApplyOp::verify() {
       return emitOpError("applies to ccl.buffer values only");
   if (getAlong() && (getMaps() || getGroups().getNumResults())) // apply_c3
     return emitOpError("takes either 'along' or maps and groups");
-  if (!getAlong() && (!getMaps() || getMaps()->size() != getBuffers().size()))
-    return emitOpError("needs 'by' and a map for every buffer, or 'along' and an axis");
+  return success();
+}
+
+/// The algorithm that is applied: the one named, or the one that implements the collective named.
+static AlgorithmOp findApplied(ApplyOp apply, SymbolTableCollection &symbols) {
+  Operation *named = symbols.lookupNearestSymbolFrom(apply, apply.getCalleeAttr());
+  if (auto stage = dyn_cast_or_null<CollectiveOpInterface>(named))
+    return stage.getAlgorithmAttr()
+               ? symbols.lookupNearestSymbolFrom<AlgorithmOp>(stage, stage.getAlgorithmAttr())
+               : AlgorithmOp();
+  return dyn_cast_or_null<AlgorithmOp>(named);
+}
+
+/// A cycle of applies would expand for ever.
+static LogicalResult verifyNoCycle(AlgorithmOp self, ApplyOp apply,
+                                   SymbolTableCollection &symbols) {
+  SmallVector<AlgorithmOp> stack;
+  if (AlgorithmOp callee = findApplied(apply, symbols))
+    stack.push_back(callee);
+  llvm::SmallPtrSet<Operation *, 8> seen;
+  while (!stack.empty()) {
+    AlgorithmOp next = stack.pop_back_val();
+    if (next == self)
+      return apply.emitOpError() << "algorithm @" << self.getSymName() << " applies itself";
+    if (!seen.insert(next).second)
+      continue;
+    next.getBody().walk([&](ApplyOp inner) {
+      if (AlgorithmOp a = findApplied(inner, symbols))
+        stack.push_back(a);
+    });
+  }
+  return success();
+}
+
+/// `ccl.apply` of a collective.
+static LogicalResult verifyStage(ApplyOp apply, CollectiveOpInterface stage) {
+  auto self = apply->getParentOfType<AlgorithmOp>();
+  if (self.getTopologyAttr() != stage.getTopologyAttr()) // apply_c1
+    return apply.emitOpError() << apply.getCalleeAttr() << " is a collective on "
+                               << stage.getTopologyAttr() << ", so the algorithm has to be 'on "
+                               << stage.getTopologyAttr() << "'";
+  if (apply.getSizes().getNumResults()) // apply_c2
+    return apply.emitOpError() << apply.getCalleeAttr() << " is a collective: it has no sizes";
+  if (apply.getBuffers().size() != 1 || apply.getMaps() || apply.getAlong() ||
+      apply.getGroups().getNumResults()) // apply_c3
+    return apply.emitOpError() << apply.getCalleeAttr()
+                               << " is a collective, which says itself along which axes: it takes "
+                                  "one buffer and no map, 'along' or groups";
   return success();
 }
 
 LogicalResult ApplyOp::verifySymbolUses(SymbolTableCollection &symbols) {
-  auto callee = symbols.lookupNearestSymbolFrom<AlgorithmOp>(*this, getCalleeAttr());
+  Operation *named = symbols.lookupNearestSymbolFrom(*this, getCalleeAttr());
+  if (auto stage = dyn_cast_or_null<CollectiveOpInterface>(named)) {
+    if (failed(verifyStage(*this, stage)))
+      return failure();
+    return verifyNoCycle((*this)->getParentOfType<AlgorithmOp>(), *this, symbols);
+  }
+  auto callee = dyn_cast_or_null<AlgorithmOp>(named);
   if (!callee) // apply_c1
     return emitOpError() << "there is no algorithm " << getCalleeAttr();
+  if (!getAlong() && (!getMaps() || getMaps()->size() != getBuffers().size()))
+    return emitOpError("needs 'by' and a map for every buffer, or 'along' and an axis");
   if (callee.getLowered()) // apply_c1
     return emitOpError() << getCalleeAttr() << " is lowered: it has no moves to apply";
   if (callee.getNumArguments() != getSizes().getNumResults()) // apply_c2
@@ -664,21 +721,7 @@ LogicalResult ApplyOp::verifySymbolUses(SymbolTableCollection &symbols) {
                              << map.getNumResults();
     }
   }
-  // A cycle of applies would expand for ever.
-  SmallVector<AlgorithmOp> stack{callee};
-  llvm::SmallPtrSet<Operation *, 8> seen;
-  while (!stack.empty()) {
-    AlgorithmOp next = stack.pop_back_val();
-    if (next == self)
-      return emitOpError() << "algorithm @" << self.getSymName() << " applies itself";
-    if (!seen.insert(next).second)
-      continue;
-    next.getBody().walk([&](ApplyOp apply) {
-      if (auto a = symbols.lookupNearestSymbolFrom<AlgorithmOp>(apply, apply.getCalleeAttr()))
-        stack.push_back(a);
-    });
-  }
-  return success();
+  return verifyNoCycle(self, *this, symbols);
 }
 
 void ApplyOp::getEffects(Effects &effects) {
@@ -821,9 +864,25 @@ void ScheduleOp::getEffects(Effects &effects) {
   }
 }
 
+llvm::StringSet<> appliedSymbols(ModuleOp module) {
+  llvm::StringSet<> names;
+  module.walk([&](ApplyOp apply) {
+    names.insert(apply.getCallee());
+    auto stage = dyn_cast_or_null<CollectiveOpInterface>(module.lookupSymbol(apply.getCallee()));
+    if (stage && stage.getAlgorithmAttr())
+      names.insert(stage.getAlgorithmAttr().getValue());
+  });
+  return names;
+}
+
 //===----------------------------------------------------------------------===//
 // Contract of an algorithm
 //===----------------------------------------------------------------------===//
+
+int64_t getMicroBatches(AlgorithmOp algorithm) {
+  auto number = algorithm->getAttrOfType<IntegerAttr>(microBatchesAttr);
+  return number ? number.getInt() : 0;
+}
 
 FailureOr<model::Contract> getModelContract(AlgorithmOp algorithm) {
   ContractAttr attr = algorithm.getContract();

@@ -20,6 +20,7 @@
 #include "mlir/Interfaces/FunctionInterfaces.h"
 #include "mlir/Interfaces/InferTypeOpInterface.h"
 #include "mlir/Interfaces/SideEffectInterfaces.h"
+#include "llvm/ADT/StringSet.h"
 
 #include "dialect/CclDialect.h.inc"
 #include "dialect/CclEnums.h.inc"
@@ -68,6 +69,8 @@ struct GuardedPlace {
 /// On waits whose place a peer has written when they are over: a number, the same on all that wait
 /// for one write.
 constexpr llvm::StringLiteral arrivalAttr = "ccl.arrives";
+/// The largest number of an agent of an algorithm's move.
+constexpr int64_t maxAgent = 1023;
 /// On instructions of projected programs: the number of the agent that is to execute them.
 constexpr llvm::StringLiteral agentAttr = "ccl.agent";
 /// Beside it: the number of the algorithm's step, the same on all ranks.
@@ -108,6 +111,17 @@ TopologyOp createTopology(mlir::OpBuilder &builder, mlir::Location loc,
 inline model::Collective toModel(CollectiveKind k) { return model::Collective(uint32_t(k)); }
 inline model::Reduction toModel(ReductionKind k) { return model::Reduction(uint32_t(k)); }
 inline model::Role toModel(BufferRole r) { return model::Role(uint32_t(r)); }
+
+/// On algorithms: how many micro-batches a launch takes that asks for none.
+constexpr llvm::StringLiteral microBatchesAttr = "ccl.micro_batches";
+/// That number; 0: the launch decides.
+int64_t getMicroBatches(AlgorithmOp algorithm);
+/// On expanded pipelines: the first agent of each stage, and the number of all.
+constexpr llvm::StringLiteral stageAgentsAttr = "ccl.stage_agents";
+
+/// The names of what some `ccl.apply` of the module runs: its callees, and what implements those
+/// that are collectives.
+llvm::StringSet<> appliedSymbols(mlir::ModuleOp module);
 
 /// Registers the dialect and the upstream dialects that its programs use.
 void registerDialects(mlir::DialectRegistry &registry);

@@ -63,6 +63,7 @@ def Ccl_AlgorithmOp : Ccl_Op<"algorithm", [
     - C5: `on` names a `ccl.topology`.
     - C6: `lowered` goes with buffers and nothing else, and with programs of which every
       rank has one.
+    - C7: `ccl.micro_batches`, the number that a launch takes by default, is at least 1.
   }];
   let arguments = (ins SymbolNameAttr:$sym_name, TypeAttrOf<FunctionType>:$function_type,
                        Ccl_Contract:$contract, OptionalAttr<FlatSymbolRefAttr>:$topology,
@@ -211,13 +212,22 @@ def Ccl_ApplyOp : Ccl_Op<"apply", [AttrSizedOperandSegments,
     ccl.apply @ag(4) along "gpu" on %x
     ```
 
-    - C1: the callee is an algorithm of this module with moves, and the call graph has no
-      cycle.
+    The callee may be a collective (L0): a stage, in the groups of ranks that it is about, by the
+    algorithm that it names in the end. The buffer has a chunk axis for each axis of the topology,
+    of its size, and may have one more, for pieces. An axis is *scattered* as with `along`, or held
+    *by the root's coordinate*: before a broadcast along it, after a reduce.
+
+    ```mlir
+    ccl.apply @inside on %x
+    ```
+
+    - C1: the callee is an algorithm of this module with moves, or a collective on the algorithm's
+      topology, and the call graph has no cycle.
     - C2: as many sizes as the callee has parameters, as many buffers as it has
       non-scratch buffers.
     - C3: one map per buffer whose inputs are the callee's rank axes, chunk axes and the
       groups, and whose results are the buffer's rank and chunk axes; or `along` with the
-      name of a rank axis.
+      name of a rank axis; none with a collective, and one buffer.
     - C4: stands at the top of an algorithm or in `ccl.pipeline`.
   }];
   let arguments = (ins FlatSymbolRefAttr:$callee, AffineMapAttr:$sizes,
@@ -234,7 +244,8 @@ def Ccl_PipelineOp : Ccl_Op<"pipeline", [NoTerminator, NoRegionArguments,
   let summary = "stages that different micro-batches pass at the same time";
   let description = [{
     The stages run in order for each micro-batch; while one micro-batch is in stage k,
-    the next may be in stage k - 1. The micro-batch count is a launch-time value.
+    the next may be in stage k - 1. The micro-batch count is a launch-time value;
+    `ccl.micro_batches` on the algorithm is what a launch takes that asks for none.
 
     ```mlir
     ccl.pipeline {

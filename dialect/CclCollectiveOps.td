@@ -82,12 +82,23 @@ class Ccl_CollectiveOp<string mnemonic, dag parameters, string format, string co
                         Ccl_CollectiveOpInterface]> {
   let arguments = !con((ins SymbolNameAttr:$sym_name), parameters,
                        (ins FlatSymbolRefAttr:$topology, OptionalAttr<StrArrayAttr>:$axes,
-                            OptionalAttr<FlatSymbolRefAttr>:$algorithm));
+                            OptionalAttr<DenseI64ArrayAttr>:$groups,
+                            OptionalAttr<FlatSymbolRefAttr>:$algorithm,
+                            OptionalAttr<ArrayAttr>:$choices));
   let assemblyFormat = "$sym_name " # format # [{ `on` $topology (`axes` `(` custom<Axes>($axes)^ `)`)?
-    (`algorithm` `=` $algorithm^)? attr-dict }];
+    (`groups` $groups^)? (`algorithm` `=` $algorithm^)? attr-dict }];
   let description = [{
-    - C1: `on` names a `ccl.topology`, `axes` some of its axes.
-    - C2: `algorithm` names a `ccl.algorithm` with this op's contract.
+    With some of the axes it happens in every group of ranks that differ in these alone: a stage
+    of something larger, for `ccl.apply`. Ranks of a group, and groups, count row-major in the
+    topology's axes; `groups` names some of them.
+
+    `choices`, by size: dictionaries with `algorithm`, `up_to` (bytes, of all but the last one)
+    and `micro_batches`.
+
+    - C1: `on` names a `ccl.topology`, `axes` some of its axes, each once.
+    - C2: `algorithm` names a `ccl.algorithm` with this op's contract, and so do `choices`, whose
+      sizes ascend.
+    - C3: `groups` are numbers of groups, ascending.
   }];
   let extraClassDeclaration = "::ccl::ContractAttr getContract() { return " # contract # "; }";
 }

@@ -159,7 +159,21 @@ def Ccl_CollectiveOpInterface : OpInterface<"CollectiveOpInterface"> {
   let description = "An L0 op that states a collective: gives its contract.";
   let methods = [
     InterfaceMethod<"The contract that an algorithm for this op must meet.",
-                    "::ccl::ContractAttr", "getContract", (ins)>];
+                    "::ccl::ContractAttr", "getContract", (ins)>,
+    InterfaceMethod<"The topology.", "::mlir::FlatSymbolRefAttr", "getTopologyAttr", (ins)>,
+    InterfaceMethod<"Some of its axes, or null: all.", "::mlir::ArrayAttr", "getAxesAttr", (ins)>,
+    InterfaceMethod<"Groups of ranks by number, or null: all.", "::mlir::DenseI64ArrayAttr",
+                    "getGroupsAttr", (ins)>,
+    InterfaceMethod<"Sets the groups.", "void", "setGroupsAttr",
+                    (ins "::mlir::DenseI64ArrayAttr":$groups)>,
+    InterfaceMethod<"What implements it, or null.", "::mlir::FlatSymbolRefAttr",
+                    "getAlgorithmAttr", (ins)>,
+    InterfaceMethod<"Sets what implements it.", "void", "setAlgorithmAttr",
+                    (ins "::mlir::FlatSymbolRefAttr":$algorithm)>,
+    InterfaceMethod<"What implements it by size, or null.", "::mlir::ArrayAttr",
+                    "getChoicesAttr", (ins)>,
+    InterfaceMethod<"Sets what implements it by size.", "void", "setChoicesAttr",
+                    (ins "::mlir::ArrayAttr":$choices)>];
 }
 
 #endif // CCL_DIALECT_TD

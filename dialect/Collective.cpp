@@ -204,34 +204,85 @@ TopologyOp createTopology(OpBuilder &builder, Location loc, const model::Topolog
 // Collectives
 //===----------------------------------------------------------------------===//
 
-template <typename Op>
-static LogicalResult verifyCollective(Op op, SymbolTableCollection &symbols) {
-  auto topology = symbols.lookupNearestSymbolFrom<TopologyOp>(op, op.getTopologyAttr());
-  if (!topology) // collective_c1
-    return op.emitOpError() << "there is no topology " << op.getTopologyAttr();
-  if (op.getAxes())
-    for (StringRef axis : op.getAxes()->template getAsValueRange<StringAttr>())
-      if (!llvm::is_contained(topology.getAxes().template getAsValueRange<StringAttr>(), axis))
-        return op.emitOpError() << "topology " << op.getTopologyAttr() << " has no axis '" << axis
-                                << "'";
-  if (!op.getAlgorithmAttr())
-    return success();
-  auto algorithm = symbols.lookupNearestSymbolFrom<AlgorithmOp>(op, op.getAlgorithmAttr());
+static LogicalResult verifyImplements(CollectiveOpInterface op, FlatSymbolRefAttr name,
+                                      SymbolTableCollection &symbols) {
+  auto algorithm = symbols.lookupNearestSymbolFrom<AlgorithmOp>(op, name);
   if (!algorithm) // collective_c2
-    return op.emitOpError() << "there is no algorithm " << op.getAlgorithmAttr();
-  if (algorithm.getContract() != op.getContract()) {
-    InFlightDiagnostic d = op.emitOpError()
-                           << "algorithm " << op.getAlgorithmAttr() << " implements "
-                           << algorithm.getContract() << ", not " << op.getContract();
-    d.attachNote(algorithm.getLoc()) << "the algorithm is here";
-    return d;
+    return op->emitOpError() << "there is no algorithm " << name;
+  if (algorithm.getContract() == op.getContract())
+    return success();
+  InFlightDiagnostic d = op->emitOpError()
+                         << "algorithm " << name << " implements " << algorithm.getContract()
+                         << ", not " << op.getContract();
+  d.attachNote(algorithm.getLoc()) << "the algorithm is here";
+  return d;
+}
+
+/// collective_c2
+static LogicalResult verifyChoices(CollectiveOpInterface op, SymbolTableCollection &symbols) {
+  int64_t least = 0;
+  for (auto [i, attr] : llvm::enumerate(op.getChoicesAttr())) {
+    auto choice = dyn_cast<DictionaryAttr>(attr);
+    auto name = choice ? choice.getAs<FlatSymbolRefAttr>("algorithm") : FlatSymbolRefAttr();
+    if (!name)
+      return op->emitOpError() << "choice " << i << " names no algorithm";
+    if (failed(verifyImplements(op, name, symbols)))
+      return failure();
+    auto batches = choice.getAs<IntegerAttr>("micro_batches");
+    if (choice.contains("micro_batches") && !(batches && batches.getInt() >= 1))
+      return op->emitOpError() << "choice " << i << ": micro_batches is a number from 1 on";
+    const bool isLast = i + 1 == op.getChoicesAttr().size();
+    auto upTo = choice.getAs<IntegerAttr>("up_to");
+    if (isLast ? choice.contains("up_to") : !(upTo && upTo.getInt() > least))
+      return op->emitOpError() << "choice " << i
+                               << ": all but the last one have up_to, bytes that ascend";
+    if (!isLast)
+      least = upTo.getInt();
   }
   return success();
 }
 
+/// collective_c3
+static LogicalResult verifyGroups(CollectiveOpInterface op, TopologyOp topology) {
+  int64_t groups = 1;
+  for (auto [axis, size] :
+       llvm::zip_equal(topology.getAxes().getAsValueRange<StringAttr>(), topology.getSizes()))
+    if (op.getAxesAttr() &&
+        !llvm::is_contained(op.getAxesAttr().getAsValueRange<StringAttr>(), axis))
+      groups *= size;
+  int64_t before = -1;
+  for (int64_t group : op.getGroupsAttr().asArrayRef()) {
+    if (group <= before || group >= groups)
+      return op->emitOpError() << "group " << group << ": groups ascend, and are 0 to "
+                               << groups - 1;
+    before = group;
+  }
+  return success();
+}
+
+static LogicalResult verifyCollective(CollectiveOpInterface op, SymbolTableCollection &symbols) {
+  auto topology = symbols.lookupNearestSymbolFrom<TopologyOp>(op, op.getTopologyAttr());
+  if (!topology) // collective_c1
+    return op->emitOpError() << "there is no topology " << op.getTopologyAttr();
+  llvm::StringSet<> axes;
+  if (ArrayAttr list = op.getAxesAttr())
+    for (StringRef axis : list.getAsValueRange<StringAttr>()) {
+      if (!llvm::is_contained(topology.getAxes().getAsValueRange<StringAttr>(), axis))
+        return op->emitOpError() << "topology " << op.getTopologyAttr() << " has no axis '" << axis
+                                 << "'";
+      if (!axes.insert(axis).second)
+        return op->emitOpError() << "axis '" << axis << "' is named twice";
+    }
+  if (op.getGroupsAttr() && failed(verifyGroups(op, topology)))
+    return failure();
+  if (op.getChoicesAttr() && failed(verifyChoices(op, symbols)))
+    return failure();
+  return op.getAlgorithmAttr() ? verifyImplements(op, op.getAlgorithmAttr(), symbols) : success();
+}
+
 #define CCL_COLLECTIVE(OP)                                                                         \
   LogicalResult OP::verifySymbolUses(SymbolTableCollection &symbols) {                             \
-    return verifyCollective(*this, symbols);                                                       \
+    return verifyCollective(cast<CollectiveOpInterface>(getOperation()), symbols);                 \
   }
 CCL_COLLECTIVE(AllReduceOp)
 CCL_COLLECTIVE(AllGatherOp)

@@ -103,11 +103,11 @@ FailureOr<AlgorithmOp> findAlgorithm(ModuleOp module, StringRef name) {
     return module.emitError() << "there is no algorithm @" << name;
   }
   // What an L0 op asks for comes first, then what nothing applies.
-  llvm::StringSet<> applied;
-  module.walk([&](ApplyOp apply) { applied.insert(apply.getCallee()); });
+  const llvm::StringSet<> applied = appliedSymbols(module);
   SmallVector<AlgorithmOp> candidates;
   for (auto collective : module.getOps<CollectiveOpInterface>())
-    if (auto ref = collective->getAttrOfType<FlatSymbolRefAttr>("algorithm"))
+    if (auto ref = collective.getAlgorithmAttr();
+        ref && !applied.contains(SymbolTable::getSymbolName(collective).getValue()))
       if (auto algorithm = module.lookupSymbol<AlgorithmOp>(ref.getAttr());
           algorithm && !llvm::is_contained(candidates, algorithm))
         candidates.push_back(algorithm);

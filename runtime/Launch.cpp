@@ -153,6 +153,8 @@ llvm::Expected<RankFacts> findFacts(const Plan &plan, int64_t rank) {
   return facts;
 }
 
+int64_t worthwhileBatches(int64_t chunkBytes) { return chunkBytes / 4096; }
+
 llvm::Expected<Cut> chooseCut(const Plan &plan, const RankFacts &facts, int64_t count,
                               int64_t slotBytes, int64_t atLeast) {
   const int64_t bytes = sizeOf(plan.type);
@@ -176,11 +178,11 @@ llvm::Expected<Cut> chooseCut(const Plan &plan, const RankFacts &facts, int64_t 
   }
   maxStride = maxStride / alignment * alignment;
   int64_t m = (longest - 1) / maxStride + 1;
-  if (plan.pipelineStages > 1) {
-    // Slices below 4 KiB cost more in waits than the overlap of stages gives.
-    const int64_t worthwhile = longest * bytes / 4096;
-    m = std::max(m, std::min<int64_t>(2 * plan.pipelineStages, worthwhile));
-  }
+  const int64_t wanted = plan.microBatches > 0     ? plan.microBatches
+                         : plan.pipelineStages > 1 ? 2 * plan.pipelineStages
+                                                   : 1;
+  if (atLeast == 0 || plan.microBatches == 0)
+    m = std::max(m, std::min(wanted, worthwhileBatches(longest * bytes)));
   cut.microBatches = std::max(m, atLeast);
   cut.stride = roundUp((longest - 1) / cut.microBatches + 1, alignment);
   return cut;

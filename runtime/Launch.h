@@ -32,6 +32,8 @@ struct Cut {
   int64_t microBatches = 1;
   int64_t stride = 0;
 };
+/// Slices of a chunk below 4 KiB cost more in waits than the overlap of stages gives.
+int64_t worthwhileBatches(int64_t chunkBytes);
 /// Every slice of `plan.maxCount` chunks fits a slot of `slotBytes`; `atLeast` micro-
 /// batches. Fails if a slot cannot hold even one element of each chunk.
 llvm::Expected<Cut> chooseCut(const Plan &plan, const RankFacts &facts, int64_t count,

@@ -261,6 +261,7 @@ Result<std::shared_ptr<const Lowered>> Compilation::lower() {
   lowered->name = source.generated ? options.algorithm : symbol;
   lowered->type = toInternal(options.type);
   lowered->contract = std::move(*contract);
+  lowered->microBatches = getMicroBatches(*algorithm);
   if (std::optional<Error> error = proveAllRanks(*algorithm, plan, *lowered))
     return *error;
   return std::shared_ptr<const Lowered>(std::move(lowered));

@@ -22,7 +22,8 @@ struct Lowered {
   model::Contract contract;
   model::Program program;
   LocationTable locations;
-  bool unevenSafe = false; ///< else uneven launches are padded to the longest shard
+  int64_t microBatches = 0; ///< that the algorithm wants; 0: any number
+  bool unevenSafe = false;  ///< else uneven launches are padded to the longest shard
 
   /// Says each at its place. Any thread may ask.
   Error refused(llvm::ArrayRef<model::Fault> faults) const;

@@ -130,7 +130,7 @@ Result<Simulation> Simulator::Impl::run(const cli::Lengths &lengths,
       options.microBatches
           ? options.microBatches
           : simulation::defaultBatches(lowered->program, lowered->contract, lengths.count(),
-                                       made->options.elementBytes);
+                                       made->options.elementBytes, lowered->microBatches);
   if (std::string why = model::checkSimulation(lowered->contract, topology->model, made->options);
       !why.empty())
     return argumentError(std::move(why));

@@ -299,9 +299,10 @@ int Simulation::simulate(const Lengths &size) {
   options.lengths.clear();
   if (size.isUneven() && !isPadded())
     options.lengths = size.unevenCounts();
-  options.batches = flags.batches > 0 ? flags.batches
-                                      : simulation::defaultBatches(programs(), proof.contract,
-                                                                   options.count, sizeOf(type));
+  options.batches = flags.batches > 0
+                        ? flags.batches
+                        : simulation::defaultBatches(programs(), proof.contract, options.count,
+                                                     sizeOf(type), getMicroBatches(instance.op()));
   model::SimulateReport report;
   if (int status = simulate(report))
     return status;

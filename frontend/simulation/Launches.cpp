@@ -2,6 +2,7 @@
 #include "frontend/simulation/Launches.h"
 
 #include "frontend/picture/Page.h"
+#include "runtime/Launch.h"
 #include "runtime/Member.h"
 
 #include <algorithm>
@@ -35,12 +36,13 @@ static bool isStaged(const model::RankProgram &rank) {
 }
 
 int64_t defaultBatches(const model::Program &program, const model::Contract &contract,
-                       int64_t count, int64_t elementBytes) {
-  if (std::none_of(program.ranks.begin(), program.ranks.end(), isStaged))
-    return 1;
-  const int64_t slot = MemberOptions().slotBytes;
+                       int64_t count, int64_t elementBytes, int64_t wanted) {
   const int64_t longest = model::longestChunk(count, contract.chunks) * elementBytes;
-  return std::max<int64_t>((longest + slot - 1) / slot, 1);
+  const int64_t least = std::max<int64_t>(std::min(wanted, worthwhileBatches(longest)), 1);
+  if (std::none_of(program.ranks.begin(), program.ranks.end(), isStaged))
+    return least;
+  const int64_t slot = MemberOptions().slotBytes;
+  return std::max((longest + slot - 1) / slot, least);
 }
 
 std::string page(const Launch &launch) {

@@ -21,9 +21,10 @@ std::optional<model::CostModel> makeModel(const ModelRequest &request, int64_t n
 std::optional<model::CostModel> makeModel(const ModelRequest &request,
                                           const model::Topology &topology);
 
-/// As a launch here cuts: micro-batches of which every longest chunk fits a slot.
+/// As a launch here cuts: micro-batches of which every longest chunk fits a slot, and as many as
+/// the algorithm wants (0: any number), unless that makes slices too short.
 int64_t defaultBatches(const model::Program &program, const model::Contract &contract,
-                       int64_t count, int64_t elementBytes);
+                       int64_t count, int64_t elementBytes, int64_t wanted);
 
 /// A result with all that it is about.
 struct Launch {

@@ -1,17 +1,15 @@
 //===- ExpandApply.cpp - Inlines ccl.apply and ccl.pipeline -------------------===//
 //
-// Places of the callee are rewritten through the binding's map; everything stays
-// affine, so loops stay loops. A rank loop of the callee gets the groups as further
-// dimensions: groups are independent by construction.
+// What is applied becomes maps of places (StageMaps.h for collectives), and these moves
+// (ApplyInliner.h).
 //===----------------------------------------------------------------------===//
 
 #include "dialect/Indexing.h"
 #include "passes/Passes.h"
+#include "passes/lowering/ApplyInliner.h"
 #include "passes/lowering/Specialize.h"
-
-#include "mlir/IR/IRMapping.h"
-#include "llvm/ADT/SmallBitVector.h"
-#include "llvm/ADT/StringSet.h"
+#include "passes/lowering/StageAgents.h"
+#include "passes/lowering/StageMaps.h"
 
 using namespace mlir;
 
@@ -20,329 +18,6 @@ namespace ccl {
 #include "passes/Passes.h.inc"
 
 namespace {
-
-/// Which axes are scattered at this point of an algorithm, for `along`.
-struct AxisState {
-  SmallVector<std::string> names;
-  SmallVector<int64_t> sizes;
-  llvm::SmallBitVector scattered;
-};
-
-/// A callee buffer as seen by the caller.
-struct Binding {
-  Value buffer;
-  AffineMap map; ///< (callee ranks, callee chunks, groups) -> (ranks, chunks)
-};
-
-class Inliner {
-public:
-  Inliner(ApplyOp apply, AlgorithmOp callee, ArrayRef<int64_t> groups)
-      : apply(apply), callee(callee), groups(groups), context(apply.getContext()), builder(apply) {}
-
-  LogicalResult run(ArrayRef<Binding> bound) {
-    auto next = bound.begin();
-    for (auto buffer : callee.getBody().getOps<BufferOp>()) {
-      if (buffer.getRole() != BufferRole::Scratch) {
-        bindings[buffer.getResult()] = *next++;
-        continue;
-      }
-      if (failed(createScratch(buffer, bound.front())))
-        return failure();
-    }
-    return inlineBlock(callee.getBlock(), builder, {});
-  }
-
-private:
-  /// Scratch of the caller: a chunk axis per group that does not follow from the rank.
-  LogicalResult createScratch(BufferOp buffer, const Binding &like) {
-    auto mine = like.buffer.getDefiningOp<BufferOp>();
-    unsigned rankAxes = mine.getNumRankAxes();
-    unsigned calleeRanks = buffer.getNumRankAxes(), calleeChunks = buffer.getNumChunkAxes();
-    unsigned likeChunks = like.map.getNumDims() - calleeRanks - groups.size();
-    SmallVector<AffineExpr> results, extents;
-    llvm::SmallBitVector inRank(groups.size());
-    auto dim = [&](unsigned i) { return getAffineDimExpr(i, context); };
-    // The map's rank results, over (callee ranks, this scratch's chunks, groups).
-    DenseMap<AffineExpr, AffineExpr> renumber;
-    for (unsigned g = 0; g < groups.size(); ++g)
-      renumber[dim(calleeRanks + likeChunks + g)] = dim(calleeRanks + calleeChunks + g);
-    for (unsigned a = 0; a < rankAxes; ++a) {
-      AffineExpr e = like.map.getResult(a);
-      bool usesChunk = false;
-      e.walk([&](AffineExpr x) {
-        auto d = dyn_cast<AffineDimExpr>(x);
-        if (!d || d.getPosition() < calleeRanks)
-          return;
-        if (d.getPosition() < calleeRanks + likeChunks)
-          usesChunk = true;
-        else
-          inRank.set(d.getPosition() - calleeRanks - likeChunks);
-      });
-      if (usesChunk)
-        return apply.emitOpError() << "the map of the first buffer makes the rank depend on the "
-                                      "chunk, which gives the callee's scratch no owner";
-      results.push_back(e.replace(renumber));
-    }
-    for (unsigned g = 0; g < groups.size(); ++g)
-      if (!inRank.test(g)) {
-        results.push_back(dim(calleeRanks + calleeChunks + g));
-        extents.push_back(getAffineConstantExpr(groups[g], context));
-      }
-    SmallVector<int64_t> chunkShape = *buffer.getChunkShape();
-    for (auto [i, extent] : llvm::enumerate(chunkShape)) {
-      results.push_back(dim(calleeRanks + i));
-      extents.push_back(getAffineConstantExpr(extent, context));
-    }
-    OpBuilder top(context);
-    auto parent = apply->getParentOfType<AlgorithmOp>();
-    Operation *last = nullptr;
-    for (auto b : parent.getBody().getOps<BufferOp>())
-      last = b;
-    top.setInsertionPointAfter(last);
-    SmallVector<AffineExpr> ranks;
-    SmallVector<int64_t> rankShape = *mine.getRankShape();
-    for (int64_t extent : rankShape)
-      ranks.push_back(getAffineConstantExpr(extent, context));
-    Value created = top.create<BufferOp>(
-        apply.getLoc(), BufferType::get(context), BufferRole::Scratch,
-        AffineMapAttr::get(AffineMap::get(0, 0, ranks, context)),
-        AffineMap::get(0, 0, extents, context), ValueRange(), ValueRange(), buffer.getNameAttr());
-    unsigned inputs = calleeRanks + calleeChunks + groups.size();
-    bindings[buffer.getResult()] = {created, AffineMap::get(inputs, 0, results, context)};
-    return success();
-  }
-
-  /// `groupIvs`: the group variables, once inside a parallel loop.
-  LogicalResult inlineBlock(Block &block, OpBuilder &b, ValueRange groupIvs) {
-    for (Operation &op : block)
-      if (failed(inlineOp(op, b, groupIvs)))
-        return failure();
-    return success();
-  }
-
-  LogicalResult inlineOp(Operation &op, OpBuilder &b, ValueRange groupIvs) {
-    if (isa<BufferOp, affine::AffineYieldOp>(op))
-      return success();
-    if (isa<arith::ConstantOp>(op)) {
-      b.clone(op, values);
-      return success();
-    }
-    if (auto loop = dyn_cast<affine::AffineForOp>(op)) {
-      auto created = cast<affine::AffineForOp>(b.cloneWithoutRegions(op, values));
-      Block *body =
-          b.createBlock(&created.getRegion(), {}, loop.getInductionVar().getType(), op.getLoc());
-      values.map(loop.getInductionVar(), body->getArgument(0));
-      OpBuilder inner = OpBuilder::atBlockEnd(body);
-      if (failed(inlineBlock(*loop.getBody(), inner, groupIvs)))
-        return failure();
-      inner.create<affine::AffineYieldOp>(op.getLoc());
-      b.setInsertionPointAfter(created);
-      return success();
-    }
-    if (auto parallel = dyn_cast<affine::AffineParallelOp>(op))
-      return inlineParallel(parallel, b, groupIvs);
-    if (isa<CopyOp, ReduceOp>(op)) {
-      if (groupIvs.empty() && !groups.empty())
-        return inParallel(op.getLoc(), b,
-                          [&](OpBuilder &in, ValueRange ivs) { return inlineMove(op, in, ivs); });
-      return inlineMove(op, b, groupIvs);
-    }
-    if (auto schedule = dyn_cast<ScheduleOp>(op))
-      return inlineSchedule(schedule, b);
-    return op.emitOpError("cannot be applied to groups");
-  }
-
-  LogicalResult inParallel(Location loc, OpBuilder &b,
-                           function_ref<LogicalResult(OpBuilder &, ValueRange)> body) {
-    auto created = b.create<affine::AffineParallelOp>(loc, TypeRange(),
-                                                      ArrayRef<arith::AtomicRMWKind>(), groups);
-    OpBuilder inner = OpBuilder::atBlockTerminator(created.getBody());
-    return body(inner, created.getIVs());
-  }
-
-  LogicalResult inlineParallel(affine::AffineParallelOp op, OpBuilder &b, ValueRange groupIvs) {
-    // Groups come first, unless an outer loop has them.
-    unsigned extra = groupIvs.empty() ? groups.size() : 0;
-    SmallVector<AffineMap> lower, upper;
-    SmallVector<Value> lowerOperands, upperOperands;
-    for (Value v : op.getLowerBoundsOperands())
-      lowerOperands.push_back(values.lookupOrDefault(v));
-    for (Value v : op.getUpperBoundsOperands())
-      upperOperands.push_back(values.lookupOrDefault(v));
-    auto constantMap = [&](int64_t value, AffineMap like) {
-      return AffineMap::get(like.getNumDims(), like.getNumSymbols(),
-                            getAffineConstantExpr(value, context));
-    };
-    SmallVector<int64_t> steps(extra, 1);
-    for (unsigned g = 0; g < extra; ++g) {
-      lower.push_back(constantMap(0, op.getLowerBoundsMap()));
-      upper.push_back(constantMap(groups[g], op.getUpperBoundsMap()));
-    }
-    for (unsigned i = 0; i < op.getNumDims(); ++i) {
-      lower.push_back(op.getLowerBoundMap(i));
-      upper.push_back(op.getUpperBoundMap(i));
-      steps.push_back(op.getSteps()[i]);
-    }
-    auto created = b.create<affine::AffineParallelOp>(op.getLoc(), TypeRange(),
-                                                      ArrayRef<arith::AtomicRMWKind>(), lower,
-                                                      lowerOperands, upper, upperOperands, steps);
-    SmallVector<Value> ivs(created.getIVs());
-    for (auto [i, iv] : llvm::enumerate(op.getIVs()))
-      values.map(iv, ivs[extra + i]);
-    OpBuilder inner = OpBuilder::atBlockTerminator(created.getBody());
-    ValueRange inside = extra ? ValueRange(ArrayRef<Value>(ivs).take_front(extra)) : groupIvs;
-    SmallVector<Value> keep(inside.begin(), inside.end());
-    return inlineBlock(*op.getBody(), inner, keep);
-  }
-
-  /// The caller's place for a callee place whose last chunk index is moved by `offset`.
-  PlaceRef mapPlace(const PlaceRef &place, int64_t offset, ValueRange groupIvs) {
-    const Binding &binding = bindings.find(place.base)->second;
-    IndexSpace space;
-    DenseMap<Value, AffineExpr> replacement;
-    for (Value v : place.operands)
-      if (Value mapped = values.lookupOrNull(v))
-        replacement[v] = getAffineDimExpr(space.dim(mapped), context);
-    SmallVector<AffineExpr> inputs = space.rebase(place.map, place.operands, &replacement);
-    inputs.back() = normalizeIndex(inputs.back() + offset);
-    for (Value g : groupIvs)
-      inputs.push_back(getAffineDimExpr(space.dim(g), context));
-    SmallVector<AffineExpr> results;
-    for (AffineExpr e : binding.map.getResults())
-      results.push_back(normalizeIndex(e.replaceDimsAndSymbols(inputs, {})));
-    PlaceRef mapped{binding.buffer, {}, {}};
-    mapped.map = makeMap(results, space.values(), mapped.operands, context);
-    return mapped;
-  }
-
-  /// Whether chunks that are adjacent in the callee are adjacent in the caller.
-  bool keepsAdjacent(const PlaceRef &place) {
-    const Binding &binding = bindings.find(place.base)->second;
-    auto mine = binding.buffer.getDefiningOp<BufferOp>();
-    auto theirs = place.base.getDefiningOp<BufferOp>();
-    unsigned rankAxes = mine.getNumRankAxes();
-    AffineExpr chunk =
-        linearize(binding.map.getResults().drop_front(rankAxes), *mine.getChunkShape());
-    AffineExpr last =
-        getAffineDimExpr(theirs.getNumRankAxes() + theirs.getNumChunkAxes() - 1, context);
-    DenseMap<AffineExpr, AffineExpr> shift;
-    shift[last] = last + 1;
-    return theirs.getNumChunkAxes() == 1 &&
-           normalizeIndex(chunk.replace(shift) - chunk) == getAffineConstantExpr(1, context) &&
-           llvm::all_of(binding.map.getResults().take_front(rankAxes), [&](AffineExpr e) {
-             return normalizeIndex(e.replace(shift)) == normalizeIndex(e);
-           });
-  }
-
-  LogicalResult inlineMove(Operation &op, OpBuilder &b, ValueRange groupIvs) {
-    MoveRef move = *getMove(&op);
-    bool whole = move.count == 1 || (keepsAdjacent(move.src) && keepsAdjacent(move.dst));
-    auto oneAxis = [](const PlaceRef &p) {
-      return p.base.getDefiningOp<BufferOp>().getNumChunkAxes() == 1;
-    };
-    if (!whole && !(oneAxis(move.src) && oneAxis(move.dst) && move.count <= 64)) {
-      InFlightDiagnostic d = op.emitOpError() << "moves " << move.count
-                                              << " chunks that are not adjacent for the caller";
-      d.attachNote(apply.getLoc()) << "applied here";
-      return d;
-    }
-    for (int64_t i = 0; i < (whole ? 1 : move.count); ++i) {
-      PlaceRef src = mapPlace(move.src, i, groupIvs), dst = mapPlace(move.dst, i, groupIvs);
-      int64_t count = whole ? move.count : 1;
-      auto create = [&](auto tag) {
-        using Op = decltype(tag);
-        b.create<Op>(op.getLoc(), src.base, src.map, src.operands, dst.base, dst.map, dst.operands,
-                     count, op.getAttrOfType<ViaAttr>("via"), /*tag=*/0,
-                     op.getAttrOfType<DenseI64ArrayAttr>("agents"));
-      };
-      if (move.reduce)
-        create(ReduceOp());
-      else
-        create(CopyOp());
-    }
-    return success();
-  }
-
-  /// Every row once per group; the rows of a step stay in one step.
-  LogicalResult inlineSchedule(ScheduleOp op, OpBuilder &b) {
-    SmallVector<Value> buffers;
-    SmallVector<const Binding *> bound;
-    for (Value v : op.getBuffers()) {
-      bound.push_back(&bindings.find(v)->second);
-      buffers.push_back(bound.back()->buffer);
-    }
-    int64_t groupCount = product(groups);
-    const int64_t columns = op.getAgents() ? op.getAgents()->getShapedType().getDimSize(1) : 0;
-    std::vector<int64_t> rows, agents;
-    ArrayRef<int64_t> in = op.getRows();
-    for (size_t i = 0; i < in.size(); i += ScheduleOp::rowSize) {
-      ArrayRef<int64_t> row = in.slice(i, ScheduleOp::rowSize);
-      auto bad = [&] {
-        InFlightDiagnostic d = op.emitOpError() << "row " << i / ScheduleOp::rowSize << ": ";
-        d.attachNote(apply.getLoc()) << "applied here";
-        return d;
-      };
-      for (int64_t g = 0; g < groupCount; ++g) {
-        SmallVector<int64_t> out(row.begin(), row.end());
-        for (unsigned side : {2u, 5u}) {
-          auto theirs = op.getBuffers()[row[side + 1]].getDefiningOp<BufferOp>();
-          const Binding &binding = *bound[row[side + 1]];
-          auto mine = binding.buffer.getDefiningOp<BufferOp>();
-          SmallVector<int64_t> inputs, rankShape = *theirs.getRankShape(),
-                                       chunkShape = *theirs.getChunkShape();
-          if (row[side] < 0 || row[side] >= product(rankShape))
-            return bad() << "rank " << row[side] << " is outside [0, " << product(rankShape) << ")";
-          if (row[side + 2] < 0 || row[side + 2] + row[8] > product(chunkShape))
-            return bad() << "chunks " << row[side + 2] << " to " << row[side + 2] + row[8] - 1
-                         << " are not all inside [0, " << product(chunkShape) << ")";
-          if (row[8] > 1 && !keepsAdjacent({op.getBuffers()[row[side + 1]], {}, {}}))
-            return bad() << "moves " << row[8] << " chunks that are not adjacent for the caller";
-          appendCoordinates(row[side], rankShape, inputs);
-          appendCoordinates(row[side + 2], chunkShape, inputs);
-          appendCoordinates(g, groups, inputs);
-          SmallVector<int64_t> results;
-          for (AffineExpr e : binding.map.getResults())
-            results.push_back(evaluateIndex(e, inputs, inputs.size()));
-          ArrayRef<int64_t> all(results);
-          out[side] = linearize(all.take_front(mine.getNumRankAxes()), *mine.getRankShape());
-          out[side + 2] = linearize(all.drop_front(mine.getNumRankAxes()), *mine.getChunkShape());
-          if (out[side] < 0 || out[side + 2] < 0)
-            return bad() << "the map leads out of the caller's ranks or chunks";
-        }
-        rows.insert(rows.end(), out.begin(), out.end());
-        if (op.getAgents()) {
-          SmallVector<int64_t, 4> mine = op.getAgentsOf(i / ScheduleOp::rowSize);
-          mine.resize(columns, -1);
-          llvm::append_range(agents, mine);
-        }
-      }
-    }
-    const int64_t count = int64_t(rows.size()) / ScheduleOp::rowSize;
-    auto table = [&](ArrayRef<int64_t> numbers, int64_t columns) {
-      auto type = RankedTensorType::get({count, columns}, b.getI64Type());
-      return ElementsAttr(DenseElementsAttr::get(type, numbers));
-    };
-    b.create<ScheduleOp>(op.getLoc(), buffers, table(rows, ScheduleOp::rowSize), op.getViaAttr(),
-                         /*tag=*/0, agents.empty() ? ElementsAttr() : table(agents, columns));
-    return success();
-  }
-
-  static void appendCoordinates(int64_t linear, ArrayRef<int64_t> shape,
-                                SmallVectorImpl<int64_t> &out) {
-    size_t start = out.size();
-    out.resize(start + shape.size());
-    for (size_t i = shape.size(); i-- > 0; linear /= shape[i])
-      out[start + i] = linear % shape[i];
-  }
-
-  ApplyOp apply;
-  AlgorithmOp callee;
-  ArrayRef<int64_t> groups;
-  MLIRContext *context;
-  OpBuilder builder;
-  IRMapping values;
-  DenseMap<Value, Binding> bindings;
-};
 
 std::optional<SmallVector<int64_t>> constants(AffineMap map, ValueRange operands) {
   SmallVector<Value> values(operands.begin(), operands.end());
@@ -362,69 +37,80 @@ struct ExpandApply : impl::CclExpandApplyBase<ExpandApply> {
 
   void runOnOperation() override {
     ModuleOp module = getOperation();
-    llvm::StringSet<> applied;
-    module.walk([&](ApplyOp apply) { applied.insert(apply.getCallee()); });
+    const llvm::StringSet<> applied = appliedSymbols(module);
     for (auto algorithm : llvm::to_vector(module.getOps<AlgorithmOp>()))
       if (!applied.contains(algorithm.getSymName()) && failed(expandAll(algorithm)))
         return signalPassFailure();
     // What only served as a callee is done with; then, what only these applied.
     for (bool erased = true; erased;) {
       erased = false;
-      for (auto algorithm : llvm::to_vector(module.getOps<AlgorithmOp>()))
-        if (applied.contains(algorithm.getSymName()) &&
-            SymbolTable::symbolKnownUseEmpty(algorithm, module)) {
-          algorithm.erase();
+      for (Operation &op : llvm::make_early_inc_range(*module.getBody()))
+        if (isa<AlgorithmOp, CollectiveOpInterface>(op) &&
+            applied.contains(SymbolTable::getSymbolName(&op).getValue()) &&
+            SymbolTable::symbolKnownUseEmpty(&op, module)) {
+          op.erase();
           erased = true;
         }
     }
   }
 
   LogicalResult expandAll(AlgorithmOp algorithm) {
-    SmallVector<PipelineOp> pipelines(algorithm.getBody().getOps<PipelineOp>());
-    for (PipelineOp pipeline : pipelines)
-      flatten(algorithm, pipeline);
-    SmallVector<ApplyOp> applies(algorithm.getBody().getOps<ApplyOp>());
-    if (applies.empty())
+    AxisStates axes = AxisStates::of(algorithm);
+    bool any = false;
+    SmallVector<PipelineOp> pipelines;
+    auto expandIn = [&](Block &block) {
+      for (ApplyOp apply : llvm::to_vector(block.getOps<ApplyOp>())) {
+        any = true;
+        if (failed(expandOne(algorithm, apply, axes)))
+          return failure();
+      }
       return success();
-    AxisState axes = axesOf(algorithm);
-    for (ApplyOp apply : applies)
-      if (failed(expandOne(algorithm, apply, axes)))
+    };
+    for (Operation &op : llvm::make_early_inc_range(algorithm.getBlock())) {
+      if (auto apply = dyn_cast<ApplyOp>(op)) {
+        any = true;
+        if (failed(expandOne(algorithm, apply, axes)))
+          return failure();
+      }
+      if (auto pipeline = dyn_cast<PipelineOp>(op)) {
+        pipelines.push_back(pipeline);
+        for (Region &stage : pipeline.getStages())
+          if (failed(expandIn(stage.front())))
+            return failure();
+      }
+    }
+    for (PipelineOp pipeline : pipelines)
+      if (failed(flatten(algorithm, pipeline, pipelines.size() == 1)))
         return failure();
-    return foldConstants(algorithm);
+    return any ? foldConstants(algorithm) : success();
   }
 
-  void flatten(AlgorithmOp algorithm, PipelineOp pipeline) {
+  /// Each stage gets agents of its own: they work on different micro-batches at the same time.
+  LogicalResult flatten(AlgorithmOp algorithm, PipelineOp pipeline, bool isAlone) {
+    OpBuilder b(pipeline);
     int64_t stages = pipeline.getStages().size();
     if (auto known = algorithm->getAttrOfType<IntegerAttr>("ccl.stages"))
       stages = std::max(stages, known.getInt());
-    algorithm->setAttr("ccl.stages", OpBuilder(pipeline).getI64IntegerAttr(stages));
-    for (Region &stage : pipeline.getStages())
+    algorithm->setAttr("ccl.stages", b.getI64IntegerAttr(stages));
+    SmallVector<int64_t> first = {0};
+    for (Region &stage : pipeline.getStages()) {
+      const int64_t next = first.back() + countAgents(stage);
+      if (next > maxAgent + 1)
+        return pipeline.emitOpError()
+               << "has stages with " << next << " agents together; there are " << maxAgent + 1;
+      shiftAgents(stage, first.back());
+      first.push_back(next);
       for (Operation &op : llvm::make_early_inc_range(stage.front()))
         op.moveBefore(pipeline);
-    pipeline.erase();
-  }
-
-  AxisState axesOf(AlgorithmOp algorithm) {
-    AxisState state;
-    auto topology = algorithm.getTopologyAttr() ? SymbolTable::lookupNearestSymbolFrom<TopologyOp>(
-                                                      algorithm, algorithm.getTopologyAttr())
-                                                : TopologyOp();
-    if (!topology)
-      return state;
-    for (auto [name, size] :
-         llvm::zip_equal(topology.getAxes().getAsValueRange<StringAttr>(), topology.getSizes())) {
-      state.names.push_back(name.str());
-      state.sizes.push_back(size);
     }
-    // A gather starts from scattered data.
-    bool scattered = algorithm.getContract().getKind() == CollectiveKind::AllGather ||
-                     algorithm.getContract().getKind() == CollectiveKind::Gather;
-    state.scattered.resize(state.names.size(), scattered);
-    return state;
+    if (isAlone)
+      algorithm->setAttr(stageAgentsAttr, b.getDenseI64ArrayAttr(first));
+    pipeline.erase();
+    return success();
   }
 
   /// Turns `along` into groups and a map per buffer.
-  LogicalResult expandAlong(ApplyOp apply, AlgorithmOp callee, AxisState &axes,
+  LogicalResult expandAlong(ApplyOp apply, AlgorithmOp callee, AxisStates &axes,
                             SmallVectorImpl<int64_t> &groups, AffineMap &map) {
     unsigned axis = llvm::find(axes.names, apply.getAlong()->str()) - axes.names.begin();
     auto buffer = apply.getBuffers().front().getDefiningOp<BufferOp>();
@@ -437,7 +123,7 @@ struct ExpandApply : impl::CclExpandApplyBase<ExpandApply> {
     CollectiveKind kind = callee.getContract().getKind();
     bool scatters = kind == CollectiveKind::ReduceScatter || kind == CollectiveKind::Scatter;
     bool gathers = kind == CollectiveKind::AllGather || kind == CollectiveKind::Gather;
-    if (gathers != axes.scattered.test(axis))
+    if (gathers != axes.isScattered(axis))
       return apply.emitOpError() << "axis \"" << *apply.getAlong() << "\" is "
                                  << (gathers ? "not scattered: there is nothing to gather"
                                              : "scattered: gather along it first");
@@ -457,7 +143,7 @@ struct ExpandApply : impl::CclExpandApplyBase<ExpandApply> {
     for (unsigned a = 0; a < ranks.size(); ++a) {
       if (a == axis) {
         chunk[a] = dim(1);
-      } else if (axes.scattered.test(a)) {
+      } else if (axes.isScattered(a)) {
         chunk[a] = rank[a]; // the rank's own
       } else {
         chunk[a] = dim(next++);
@@ -468,9 +154,9 @@ struct ExpandApply : impl::CclExpandApplyBase<ExpandApply> {
     results.append(chunk);
     map = AffineMap::get(next, 0, results, context);
     if (scatters)
-      axes.scattered.set(axis);
+      axes.data[axis] = AxisStates::Data::Scattered;
     if (gathers)
-      axes.scattered.reset(axis);
+      axes.data[axis] = AxisStates::Data::Whole;
     for (auto theirs : callee.getBody().getOps<BufferOp>()) {
       if (theirs.getRole() == BufferRole::Scratch)
         continue;
@@ -494,7 +180,7 @@ struct ExpandApply : impl::CclExpandApplyBase<ExpandApply> {
     return name;
   }
 
-  LogicalResult expandOne(AlgorithmOp algorithm, ApplyOp apply, AxisState &axes) {
+  LogicalResult expandOne(AlgorithmOp algorithm, ApplyOp apply, AxisStates &axes) {
     auto sizes = constants(apply.getSizes(), apply.getSizeOperands());
     auto groups = constants(apply.getGroups(), apply.getGroupOperands());
     if (!sizes || !groups)
@@ -506,7 +192,11 @@ struct ExpandApply : impl::CclExpandApplyBase<ExpandApply> {
     for (Value v : apply.getBuffers())
       if (auto b = v.getDefiningOp<BufferOp>(); !b.getRankShape() || !b.getChunkShape())
         return b.emitOpError("has extents that are not constant");
-    auto source = SymbolTable::lookupNearestSymbolFrom<AlgorithmOp>(apply, apply.getCalleeAttr());
+    Operation *named = SymbolTable::lookupNearestSymbolFrom(apply, apply.getCalleeAttr());
+    auto stage = dyn_cast<CollectiveOpInterface>(named);
+    AlgorithmOp source = stage ? implementationOf(apply, stage) : cast<AlgorithmOp>(named);
+    if (!source || (stage && failed(bindRanks(apply, stage, source, *sizes))))
+      return failure();
     ReductionKind mine = algorithm.getContract().getReduction();
     ReductionKind theirs = source.getContract().getReduction();
     if (theirs != ReductionKind::None && theirs != mine)
@@ -524,19 +214,9 @@ struct ExpandApply : impl::CclExpandApplyBase<ExpandApply> {
     LogicalResult result = foldConstants(callee);
     if (succeeded(result))
       result = expandAll(callee);
-    SmallVector<Binding> bound;
-    if (succeeded(result) && apply.getAlong()) {
-      AffineMap map;
-      result = expandAlong(apply, callee, axes, *groups, map);
-      for (Value v : apply.getBuffers())
-        bound.push_back({v, map});
-    } else if (succeeded(result)) {
-      for (auto [v, map] :
-           llvm::zip_equal(apply.getBuffers(), apply.getMaps()->getAsRange<AffineMapAttr>()))
-        bound.push_back({v, map.getValue()});
-    }
     if (succeeded(result))
-      result = Inliner(apply, callee, *groups).run(bound);
+      result = stage ? inlineStage(apply, stage, callee, axes)
+                     : inlineOnce(apply, callee, axes, *groups);
     // Algorithms that apply each other twice grow exponentially.
     callee.getBody().walk([&](Operation *) { ++inlined; });
     if (succeeded(result) && inlined > maxInlined)
@@ -546,6 +226,74 @@ struct ExpandApply : impl::CclExpandApplyBase<ExpandApply> {
     if (succeeded(result))
       apply.erase();
     return result;
+  }
+
+  AlgorithmOp implementationOf(ApplyOp apply, CollectiveOpInterface stage) {
+    if (FlatSymbolRefAttr name = stage.getAlgorithmAttr())
+      if (auto found = SymbolTable::lookupNearestSymbolFrom<AlgorithmOp>(stage, name)) {
+        if (!found.getLowered())
+          return found;
+        apply.emitOpError() << name << " is lowered: it has no moves to apply";
+        return AlgorithmOp();
+      }
+    InFlightDiagnostic d = apply.emitOpError()
+                           << apply.getCalleeAttr() << " has no algorithm: give it one "
+                           << "('algorithm = @a', or ccl-synthesize)";
+    d.attachNote(stage.getLoc()) << "the stage is here";
+    return AlgorithmOp();
+  }
+
+  /// The one parameter of what implements a stage is the number of ranks of its groups.
+  LogicalResult bindRanks(ApplyOp apply, CollectiveOpInterface stage, AlgorithmOp source,
+                          SmallVectorImpl<int64_t> &sizes) {
+    if (source.getNumArguments() == 0)
+      return success();
+    if (source.getNumArguments() > 1)
+      return apply.emitOpError() << "@" << source.getSymName() << " has "
+                                 << source.getNumArguments()
+                                 << " size parameters; what implements a stage has one at most, "
+                                    "which is the number of ranks";
+    auto topology =
+        SymbolTable::lookupNearestSymbolFrom<TopologyOp>(stage, stage.getTopologyAttr());
+    int64_t ranks = 1;
+    for (auto [axis, size] :
+         llvm::zip_equal(topology.getAxes().getAsValueRange<StringAttr>(), topology.getSizes()))
+      if (isAlong(stage, axis))
+        ranks *= size;
+    sizes.push_back(ranks);
+    return success();
+  }
+
+  LogicalResult inlineStage(ApplyOp apply, CollectiveOpInterface stage, AlgorithmOp callee,
+                            AxisStates &axes) {
+    FailureOr<SmallVector<StageBinding>> bindings = bindStage(apply, stage, callee, axes);
+    if (failed(bindings))
+      return failure();
+    for (const StageBinding &binding : *bindings) {
+      SmallVector<ApplyBinding> bound;
+      for (AffineMap map : binding.maps)
+        bound.push_back({apply.getBuffers().front(), map});
+      if (failed(inlineApply(apply, callee, binding.groups, bound)))
+        return failure();
+    }
+    return success();
+  }
+
+  LogicalResult inlineOnce(ApplyOp apply, AlgorithmOp callee, AxisStates &axes,
+                           SmallVector<int64_t> &groups) {
+    SmallVector<ApplyBinding> bound;
+    if (apply.getAlong()) {
+      AffineMap map;
+      if (failed(expandAlong(apply, callee, axes, groups, map)))
+        return failure();
+      for (Value v : apply.getBuffers())
+        bound.push_back({v, map});
+    } else {
+      for (auto [v, map] :
+           llvm::zip_equal(apply.getBuffers(), apply.getMaps()->getAsRange<AffineMapAttr>()))
+        bound.push_back({v, map.getValue()});
+    }
+    return inlineApply(apply, callee, groups, bound);
   }
 
   static constexpr uint64_t maxInlined = 100000;

@@ -291,12 +291,21 @@ private:
     body(inner, loop.getInductionVar());
   }
 
+  /// By the agent that writes last: another one would wait for it, and could not begin the next
+  /// micro-batch.
   void copyOutput(OpBuilder &b) {
+    Attribute last;
+    program.getBody().walk([&](TransferOp op) {
+      if (llvm::any_of(getToPlaces(op), [&](const PlaceRef &p) { return p.base == main; }))
+        last = op->getDiscardableAttr(agentAttr);
+    });
     SmallVector<int64_t> outShape = *out.getDefiningOp<BufferOp>().getChunkShape();
     forEachChunk(b, contract.outChunks(), [&](OpBuilder &inner, Value iv) {
       createTransfer(inner, inout.getLoc(), false, placeAt(main, shape, iv, true),
                      placeAt(out, outShape, iv, false), 1);
     });
+    if (last)
+      b.getBlock()->back().setAttr(agentAttr, last);
   }
 
   ProgramOp program;

@@ -53,8 +53,7 @@ struct Specialize : impl::CclSpecializeBase<Specialize> {
       }
       values[name] = value;
     }
-    llvm::StringSet<> applied;
-    getOperation().walk([&](ApplyOp apply) { applied.insert(apply.getCallee()); });
+    const llvm::StringSet<> applied = appliedSymbols(getOperation());
     for (auto algorithm : getOperation().getOps<AlgorithmOp>()) {
       if (applied.contains(algorithm.getSymName()))
         continue;

@@ -93,6 +93,7 @@ struct Plan {
   /// See model::ProgramReport: a launch ends with a barrier; there is one between micro-batches.
   bool exitBarrier = false, batchBarrier = false;
   int32_t pipelineStages = 1; ///< over 1: launch with several micro-batches
+  int64_t microBatches = 0;   ///< as many, where slices are not too short; 0: by the stages
 
   int64_t ranks() const { return contract.ranks; }
 };

@@ -128,11 +128,18 @@ void AlgorithmBuilder::copyTable(Buffer from, Buffer into, ArrayRef<Row> rows) {
                              DenseElementsAttr::get(type, ArrayRef<int64_t>(table)));
 }
 
-void AlgorithmBuilder::applyAlong(AlgorithmOp callee, StringRef axis, Buffer x) {
+void AlgorithmBuilder::apply(FlatSymbolRefAttr callee, StringAttr axis, Buffer x) {
   AffineMapAttr none = constantMap(builder.getContext(), {});
-  builder.create<ApplyOp>(loc, FlatSymbolRefAttr::get(callee.getSymNameAttr()), none, ValueRange(),
-                          builder.getStringAttr(axis), ValueRange(x.getValue()), ArrayAttr(), none,
-                          ValueRange());
+  builder.create<ApplyOp>(loc, callee, none, ValueRange(), axis, ValueRange(x.getValue()),
+                          ArrayAttr(), none, ValueRange());
+}
+
+void AlgorithmBuilder::applyAlong(AlgorithmOp callee, StringRef axis, Buffer x) {
+  apply(FlatSymbolRefAttr::get(callee.getSymNameAttr()), builder.getStringAttr(axis), x);
+}
+
+void AlgorithmBuilder::applyStage(FlatSymbolRefAttr collective, Buffer x) {
+  apply(collective, StringAttr(), x);
 }
 
 } // namespace ccl

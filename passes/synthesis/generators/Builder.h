@@ -86,7 +86,11 @@ public:
   /// Runs `callee` along a rank axis of the topology, in every group of ranks.
   void applyAlong(AlgorithmOp callee, llvm::StringRef axis, Buffer x);
 
+  /// Runs a collective, which says along which axes.
+  void applyStage(mlir::FlatSymbolRefAttr collective, Buffer x);
+
 private:
+  void apply(mlir::FlatSymbolRefAttr callee, mlir::StringAttr axis, Buffer x);
   Buffer buffer(BufferRole role, llvm::StringRef name, Shape chunks);
   void body(mlir::Operation *loop, mlir::Value variable, llvm::function_ref<void(Expr)> fill);
   /// The map of `spot` over those loop variables that it uses, and these.

@@ -22,6 +22,8 @@ ccl.topology @optical ranks(gpu = 4) reconfigurable(12.5) {
 
 // CHECK: ccl.all_reduce @ar sum on @quad axes(gpu) algorithm = @given
 ccl.all_reduce @ar sum on @quad axes(gpu) algorithm = @given
+// CHECK: ccl.all_reduce @part sum on @quad axes(gpu) groups [0] algorithm = @given {choices = [{algorithm = @given, up_to = 8 : i64}, {algorithm = @given, micro_batches = 2 : i64}]}
+ccl.all_reduce @part sum on @quad axes(gpu) groups [0] algorithm = @given {choices = [{algorithm = @given, up_to = 8 : i64}, {algorithm = @given, micro_batches = 2 : i64}]}
 // CHECK: ccl.all_gather @ag on @quad axes(node, gpu)
 ccl.all_gather @ag on @quad axes(node, gpu)
 // CHECK: ccl.reduce_scatter @rs max on @quad{{$}}

@@ -63,6 +63,12 @@ ccl.algorithm @algorithm_c6 implements #ccl.contract<custom> lowered {
 
 // -----
 
+// expected-error@+1 {{'ccl.algorithm' op ccl.micro_batches is a number from 1 on, not 0 : i64}}
+ccl.algorithm @algorithm_c7 implements #ccl.contract<custom> attributes {ccl.micro_batches = 0 : i64} {
+}
+
+// -----
+
 // expected-error@+1 {{'ccl.algorithm' op is lowered, so it has no size parameters}}
 ccl.algorithm @algorithm_c6_sizes(%n: index) implements #ccl.contract<custom> lowered {
 }
@@ -244,6 +250,50 @@ ccl.algorithm @other implements #ccl.contract<custom> {
   %x = ccl.buffer inout ranks(4) chunks(4)
   // expected-error@+1 {{'ccl.apply' op algorithm @other applies itself}}
   ccl.apply @apply_c1_cycle on %x by affine_map<(r, c) -> (r, c)>
+}
+
+// -----
+
+ccl.topology @t ranks(gpu = 2) {
+}
+ccl.all_reduce @stage sum on @t axes(gpu)
+ccl.algorithm @apply_c1_topology implements #ccl.contract<custom> {
+  %x = ccl.buffer inout ranks(2) chunks(2)
+  // expected-error@+1 {{'ccl.apply' op @stage is a collective on @t, so the algorithm has to be 'on @t'}}
+  ccl.apply @stage on %x
+}
+
+// -----
+
+ccl.topology @t ranks(gpu = 2) {
+}
+ccl.all_reduce @stage sum on @t axes(gpu) algorithm = @apply_c1_stage_cycle
+ccl.algorithm @apply_c1_stage_cycle implements #ccl.contract<all_reduce, sum> on @t {
+  %x = ccl.buffer inout ranks(2) chunks(2)
+  // expected-error@+1 {{'ccl.apply' op algorithm @apply_c1_stage_cycle applies itself}}
+  ccl.apply @stage on %x
+}
+
+// -----
+
+ccl.topology @t ranks(gpu = 2) {
+}
+ccl.all_reduce @stage sum on @t axes(gpu)
+ccl.algorithm @apply_c2_stage implements #ccl.contract<all_reduce, sum> on @t {
+  %x = ccl.buffer inout ranks(2) chunks(2)
+  // expected-error@+1 {{'ccl.apply' op @stage is a collective: it has no sizes}}
+  ccl.apply @stage(2) on %x
+}
+
+// -----
+
+ccl.topology @t ranks(gpu = 2) {
+}
+ccl.all_reduce @stage sum on @t axes(gpu)
+ccl.algorithm @apply_c3_stage implements #ccl.contract<all_reduce, sum> on @t {
+  %x = ccl.buffer inout ranks(2) chunks(2)
+  // expected-error@+1 {{'ccl.apply' op @stage is a collective, which says itself along which axes}}
+  ccl.apply @stage along "gpu" on %x
 }
 
 // -----

@@ -120,6 +120,45 @@ ccl.all_reduce @collective_c2_contract sum on @t algorithm = @max
 
 // -----
 
+ccl.topology @t ranks(gpu = 2) {
+}
+// expected-error@+1 {{'ccl.barrier' op axis 'gpu' is named twice}}
+ccl.barrier @collective_c1_twice on @t axes(gpu, gpu)
+
+// -----
+
+ccl.topology @t ranks(gpu = 2) {
+}
+// expected-error@+1 {{'ccl.barrier' op choice 0 names no algorithm}}
+ccl.barrier @collective_c2_choice on @t {choices = [{up_to = 4 : i64}]}
+
+// -----
+
+ccl.topology @t ranks(gpu = 2) {
+}
+ccl.algorithm @a implements #ccl.contract<barrier> {
+}
+// expected-error@+1 {{'ccl.barrier' op choice 1: all but the last one have up_to, bytes that ascend}}
+ccl.barrier @collective_c2_sizes on @t {choices = [{algorithm = @a, up_to = 4 : i64}, {algorithm = @a, up_to = 4 : i64}, {algorithm = @a}]}
+
+// -----
+
+ccl.topology @t ranks(gpu = 2) {
+}
+ccl.algorithm @a implements #ccl.contract<barrier> {
+}
+// expected-error@+1 {{'ccl.barrier' op choice 0: micro_batches is a number from 1 on}}
+ccl.barrier @collective_c2_batches on @t {choices = [{algorithm = @a, micro_batches = 0 : i64}]}
+
+// -----
+
+ccl.topology @t ranks(node = 2, gpu = 2) {
+}
+// expected-error@+1 {{'ccl.barrier' op group 2: groups ascend, and are 0 to 1}}
+ccl.barrier @collective_c3 on @t axes(gpu) groups [0, 2]
+
+// -----
+
 // expected-error@+1 {{all_reduce needs a reduction, for example 'sum'}}
 ccl.algorithm @contract_c1 implements #ccl.contract<all_reduce> {
 }

@@ -71,3 +71,142 @@ ccl.algorithm @rows_outside implements #ccl.contract<custom> {
   // expected-note @below {{applied here}}
   ccl.apply @rows on %x by affine_map<(r, c) -> (r, c)>
 }
+
+// -----
+
+ccl.topology @t ranks(node = 2, gpu = 3) {
+}
+// expected-note @below {{the stage is here}}
+ccl.all_reduce @stage sum on @t axes(gpu)
+ccl.algorithm @unsolved implements #ccl.contract<all_reduce, sum> on @t {
+  %x = ccl.buffer inout ranks(2, 3) chunks(2, 3)
+  // expected-error @below {{@stage has no algorithm: give it one ('algorithm = @a', or ccl-synthesize)}}
+  ccl.apply @stage on %x
+}
+
+// -----
+
+ccl.topology @t ranks(node = 2, gpu = 3) {
+}
+ccl.algorithm @ag implements #ccl.contract<all_gather> {
+  %x = ccl.buffer inout ranks(3) chunks(3)
+}
+ccl.all_gather @stage on @t axes(gpu) algorithm = @ag
+ccl.algorithm @whole implements #ccl.contract<all_reduce, sum> on @t {
+  %x = ccl.buffer inout ranks(2, 3) chunks(2, 3)
+  // expected-error @below {{axis "gpu" is not scattered: there is nothing to gather}}
+  ccl.apply @stage on %x
+}
+
+// -----
+
+ccl.topology @t ranks(node = 2, gpu = 3) {
+}
+ccl.algorithm @ar implements #ccl.contract<all_reduce, sum> {
+  %x = ccl.buffer inout ranks(2) chunks(2)
+}
+ccl.all_reduce @stage sum on @t axes(gpu) algorithm = @ar
+ccl.algorithm @other_ranks implements #ccl.contract<all_reduce, sum> on @t {
+  %x = ccl.buffer inout ranks(2, 3) chunks(2, 3)
+  // expected-error @below {{@ar.applied0 is for 2 ranks, the groups of @stage have 3}}
+  ccl.apply @stage on %x
+}
+
+// -----
+
+ccl.topology @t ranks(node = 2, gpu = 3) {
+}
+ccl.algorithm @ar implements #ccl.contract<all_reduce, sum> {
+  %x = ccl.buffer inout ranks(3) chunks(12)
+}
+ccl.all_reduce @stage sum on @t axes(gpu) algorithm = @ar
+ccl.algorithm @pieces implements #ccl.contract<all_reduce, sum> on @t {
+  %x = ccl.buffer inout ranks(2, 3) chunks(2, 3)
+  // expected-error @below {{@ar.applied0 needs a multiple of 4 pieces, the buffer has 1}}
+  ccl.apply @stage on %x
+}
+
+// -----
+
+ccl.topology @t ranks(node = 2, gpu = 3) {
+}
+ccl.algorithm @ar implements #ccl.contract<all_reduce, sum> {
+  %x = ccl.buffer inout ranks(3) chunks(3)
+}
+ccl.all_reduce @stage sum on @t axes(gpu) algorithm = @ar
+ccl.algorithm @grid implements #ccl.contract<all_reduce, sum> on @t {
+  %x = ccl.buffer inout ranks(6) chunks(6)
+  // expected-error @below {{needs a buffer whose rank grid is the topology's axes}}
+  ccl.apply @stage on %x
+}
+
+// -----
+
+ccl.topology @t ranks(node = 2, gpu = 3) {
+}
+ccl.algorithm @ar implements #ccl.contract<all_reduce, sum> {
+  %x = ccl.buffer inout ranks(3) chunks(3)
+}
+ccl.all_reduce @stage sum on @t axes(gpu) algorithm = @ar
+ccl.algorithm @chunks implements #ccl.contract<all_reduce, sum> on @t {
+  %x = ccl.buffer inout ranks(2, 3) chunks(2, 2)
+  // expected-error @below {{axis "gpu" has 3 ranks, and the buffer 2 chunks along it}}
+  ccl.apply @stage on %x
+}
+
+// -----
+
+ccl.topology @t ranks(node = 2, gpu = 3) {
+}
+ccl.algorithm @rd implements #ccl.contract<reduce, sum, root = 1> {
+  %x = ccl.buffer inout ranks(3) chunks(1)
+}
+ccl.reduce_to @stage sum root 1 on @t axes(gpu) algorithm = @rd
+ccl.algorithm @rooted implements #ccl.contract<reduce, sum, root = 1> on @t {
+  %x = ccl.buffer inout ranks(2, 3) chunks(1, 1)
+  ccl.apply @stage on %x
+  // expected-error @below {{axis "gpu" is held by one coordinate: broadcast along it first}}
+  ccl.apply @stage on %x
+}
+
+// -----
+
+ccl.topology @t ranks(node = 2, gpu = 3) {
+}
+ccl.algorithm @bc implements #ccl.contract<broadcast, root = 1> {
+  %x = ccl.buffer inout ranks(3) chunks(1)
+}
+ccl.broadcast @stage root 1 on @t axes(gpu) algorithm = @bc
+ccl.algorithm @other_root implements #ccl.contract<broadcast, root = 2> on @t {
+  %x = ccl.buffer inout ranks(2, 3) chunks(1, 1)
+  // expected-error @below {{axis "gpu" is held by coordinate 2, the stage's root has 1}}
+  ccl.apply @stage on %x
+}
+
+// -----
+
+ccl.topology @t ranks(node = 2, gpu = 3) {
+}
+ccl.algorithm @a2a implements #ccl.contract<all_to_all> {
+  %x = ccl.buffer inout ranks(3) chunks(3)
+}
+ccl.all_to_all @stage on @t axes(gpu) algorithm = @a2a
+ccl.algorithm @kind implements #ccl.contract<all_to_all> on @t {
+  %x = ccl.buffer inout ranks(2, 3) chunks(2, 3)
+  // expected-error @below {{@stage is no stage: all_reduce, reduce_scatter, all_gather, broadcast and reduce_to are}}
+  ccl.apply @stage on %x
+}
+
+// -----
+
+ccl.topology @t ranks(node = 2, gpu = 3) {
+}
+ccl.algorithm @two(%a: index, %b: index) implements #ccl.contract<all_reduce, sum> {
+  %x = ccl.buffer inout ranks(%a) chunks(%b)
+}
+ccl.all_reduce @stage sum on @t axes(gpu) algorithm = @two
+ccl.algorithm @parameters implements #ccl.contract<all_reduce, sum> on @t {
+  %x = ccl.buffer inout ranks(2, 3) chunks(2, 3)
+  // expected-error @below {{@two has 2 size parameters; what implements a stage has one at most}}
+  ccl.apply @stage on %x
+}

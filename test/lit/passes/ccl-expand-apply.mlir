@@ -74,7 +74,7 @@ ccl.algorithm @nested implements #ccl.contract<all_reduce, sum> on @grid {
 
 // Stages of a pipeline are laid end to end and counted.
 // CHECK-LABEL: ccl.algorithm @staged
-// CHECK-SAME: attributes {ccl.stages = 2 : i64}
+// CHECK-SAME: attributes {ccl.stage_agents = array<i64: 0, 1, 2>, ccl.stages = 2 : i64}
 // CHECK-NOT: ccl.pipeline
 // CHECK: ccl.copy
 // CHECK-NEXT: ccl.copy
@@ -120,4 +120,103 @@ ccl.algorithm @table implements #ccl.contract<custom> {
 ccl.algorithm @tables implements #ccl.contract<custom> {
   %x = ccl.buffer inout ranks(2, 2) chunks(1)
   ccl.apply @table on %x by affine_map<(r, c, g) -> (g, r, c)> groups(2)
+}
+
+// -----
+
+// Stages are collectives, which say along which axes. What was scattered is the rank's own; pieces
+// that the callee does not have are groups of their own. Input and output of a stage are one buffer:
+// the copy of a rank's own shard is gone. Each stage of a pipeline has agents of its own.
+ccl.topology @t ranks(node = 2, gpu = 4) {
+}
+ccl.algorithm @ring(%n: index) implements #ccl.contract<reduce_scatter, sum> {
+  %x = ccl.buffer inout ranks(%n) chunks(%n)
+  affine.for %s = 1 to %n {
+    affine.parallel (%r) = (0) to (symbol(%n)) {
+      ccl.reduce %x[%r, (%r - %s) mod symbol(%n)] into %x[(%r + 1) mod symbol(%n), (%r - %s) mod symbol(%n)]
+    }
+  }
+}
+ccl.algorithm @swap implements #ccl.contract<all_reduce, sum> {
+  %x = ccl.buffer inout ranks(2) chunks(2)
+  affine.parallel (%r) = (0) to (2) {
+    ccl.reduce %x[%r, (%r + 1) mod 2] into %x[(%r + 1) mod 2, (%r + 1) mod 2]
+  }
+  affine.parallel (%r) = (0) to (2) {
+    ccl.copy %x[%r, %r] into %x[(%r + 1) mod 2, %r] agents(1 to 2)
+  }
+}
+ccl.algorithm @gather implements #ccl.contract<all_gather> {
+  %in = ccl.buffer in ranks(4) chunks(1)
+  %out = ccl.buffer out ranks(4) chunks(4)
+  affine.parallel (%r) = (0) to (4) {
+    ccl.copy %in[%r, 0] into %out[%r, %r]
+  }
+  affine.parallel (%r, %s) = (0, 1) to (4, 4) {
+    ccl.copy %in[%r, 0] into %out[(%r + %s) mod 4, %r]
+  }
+}
+ccl.reduce_scatter @inside sum on @t axes(gpu) algorithm = @ring
+ccl.all_reduce @across sum on @t axes(node) algorithm = @swap
+ccl.all_gather @back on @t axes(gpu) algorithm = @gather
+ccl.all_reduce @all sum on @t algorithm = @in_stages
+// CHECK-NOT: @inside
+// CHECK-NOT: @ring
+// CHECK-LABEL: ccl.algorithm @in_stages
+// CHECK-SAME: ccl.stage_agents = array<i64: 0, 1, 4, 5>
+// CHECK: affine.for %[[S:.*]] = 1 to 4 {
+// CHECK:   affine.parallel (%[[N:.*]], %[[P:.*]], %[[R:.*]]) = (0, 0, 0) to (2, 2, 4) {
+// CHECK:     ccl.reduce %x[%[[N]], %[[R]], 0, (%[[R]] - %[[S]]) mod 4, %[[P]]] into %x[%[[N]], (%[[R]] + 1) mod 4, 0, (%[[R]] - %[[S]]) mod 4, %[[P]]]{{$}}
+// CHECK: affine.parallel (%[[G:.*]], %[[R2:.*]]) = (0, 0) to (4, 2) {
+// CHECK:   ccl.reduce %x[%[[R2]], %[[G]], 0, %[[G]], (%[[R2]] + 1) mod 2] into %x[(%[[R2]] + 1) mod 2, %[[G]], 0, %[[G]], (%[[R2]] + 1) mod 2] agents(1 to 1)
+// CHECK:   agents(2 to 3)
+// CHECK: affine.parallel
+// CHECK:   ccl.copy %x{{.*}} agents(4 to 4)
+// CHECK-NOT: ccl.copy
+ccl.algorithm @in_stages implements #ccl.contract<all_reduce, sum> on @t {
+  %x = ccl.buffer inout ranks(2, 4) chunks(1, 4, 2)
+  ccl.pipeline {
+    ccl.apply @inside on %x
+  }, {
+    ccl.apply @across on %x
+  }, {
+    ccl.apply @back on %x
+  }
+}
+
+// -----
+
+// From the root's coordinates outwards, and groups by name: group 0 and group 1 have algorithms of
+// their own, and together are one stage.
+ccl.topology @t ranks(node = 2, gpu = 3) {
+}
+ccl.algorithm @chain implements #ccl.contract<broadcast, root = 1> {
+  %x = ccl.buffer inout ranks(3) chunks(1)
+  ccl.copy %x[1, 0] into %x[0, 0]
+  ccl.copy %x[0, 0] into %x[2, 0]
+}
+ccl.algorithm @fan implements #ccl.contract<broadcast, root = 1> {
+  %x = ccl.buffer inout ranks(3) chunks(2)
+  ccl.copy %x[1, 0] into %x[0, 0] x 2
+  ccl.schedule %x dense<[[0, 0, 1, 0, 0, 2, 0, 0, 2]]> : tensor<1x9xi64>
+}
+ccl.algorithm @over implements #ccl.contract<broadcast, root = 1> {
+  %x = ccl.buffer inout ranks(2) chunks(1)
+  ccl.copy %x[1, 0] into %x[0, 0]
+}
+ccl.broadcast @nodes root 1 on @t axes(node) algorithm = @over
+ccl.broadcast @first root 1 on @t axes(gpu) groups [0] algorithm = @chain
+ccl.broadcast @second root 1 on @t axes(gpu) groups [1] algorithm = @fan
+// CHECK-LABEL: ccl.algorithm @outwards
+// CHECK: affine.parallel (%[[P:.*]]) = (0) to (2) {
+// CHECK-NEXT: ccl.copy %x[1, 1, 0, 0, %[[P]]] into %x[0, 1, 0, 0, %[[P]]]
+// CHECK: ccl.copy %x[0, 1, 0, 0, %[[P2:.*]]] into %x[0, 0, 0, 0, %[[P2]]]
+// CHECK: ccl.copy %x[0, 0, 0, 0, %[[P3:.*]]] into %x[0, 2, 0, 0, %[[P3]]]
+// CHECK: ccl.copy %x[1, 1, 0, 0, 0] into %x[1, 0, 0, 0, 0] x 2
+// CHECK: ccl.schedule %x dense<{{\[\[}}0, 0, 4, 0, 0, 5, 0, 0, 2]]>
+ccl.algorithm @outwards implements #ccl.contract<broadcast, root = 4> on @t {
+  %x = ccl.buffer inout ranks(2, 3) chunks(1, 1, 2)
+  ccl.apply @nodes on %x
+  ccl.apply @first on %x
+  ccl.apply @second on %x
 }

@@ -60,6 +60,80 @@ def CclAssignChannels : Pass<"ccl-assign-channels", "mlir::ModuleOp"> {
 }
 
 //===----------------------------------------------------------------------===//
+// Synthesis
+//===----------------------------------------------------------------------===//
+
+def CclDecompose : Pass<"ccl-decompose", "mlir::ModuleOp"> {
+  let summary = "collectives over several axes as stages along some of them";
+  let description = [{
+    A collective without an algorithm, over a topology of two or more axes, gets one that applies
+    collectives along its axes: `all_reduce[node, gpu]` may become `reduce_scatter[gpu];
+    all_reduce[node]; all_gather[gpu]`. Every order and kind of stages is costed: a stage takes
+    what no schedule beats on the part of the topology that a group of its ranks has, with what
+    other groups use at the same time. The cheapest stays; a remark lists the best. The bounds
+    depend on no cost model.
+
+    Collectives over one axis, and kinds that are not decomposed, stay as they are.
+  }];
+  let options = [
+    Option<"bytes", "bytes", "int64_t", "67108864", "size, as of nccl-tests">];
+}
+
+def CclSynthesize : Pass<"ccl-synthesize", "mlir::ModuleOp"> {
+  let summary = "give every collective without an algorithm one";
+  let description = [{
+    The planner's, or a generator's, whichever simulates faster. A stage along some axes is solved
+    on the part of the topology that a group of its ranks has, once for all groups that are alike;
+    where they are not, the stage is split into one for each kind (`groups`). Algorithms that
+    apply the stage get as many pieces as that needs.
+  }];
+  let options = [
+    Option<"bytes", "bytes", "int64_t", "67108864", "size, as of nccl-tests">,
+    Option<"model", "model", "std::string", "\"ccl\"", "cost model">,
+    Option<"chunks", "k", "int64_t", "0", "chunks of a root, at most; 0: any">,
+    Option<"height", "height", "int64_t", "0", "messages one after the other, at most; 0: any">,
+    Option<"pieces", "pieces", "int64_t", "0", "pieces of a chunk, at most; 0: any, of stages 4">,
+    Option<"seed", "seed", "int64_t", "1", "of random choices">,
+    Option<"timeLimit", "time-limit", "double", "0", "seconds, then the best so far; 0: none">,
+    Option<"direct", "direct", "bool", "false",
+           "whole collectives that have an algorithm get one more, for ccl-select">];
+}
+
+def CclPipelineMicroBatches : Pass<"ccl-pipeline-micro-batches", "mlir::ModuleOp"> {
+  let summary = "stages one after the other become a pipeline";
+  let description = [{
+    An algorithm that is a sequence of `ccl.apply` becomes a `ccl.pipeline`, if that is faster in
+    simulation, with the number of micro-batches that the cost model favours as
+    `ccl.micro_batches`. m micro-batches take the largest of
+
+        t + (m - 1) * longest interval of a stage
+        m * work + head + tail + latencies, of a link or resource that several stages use
+
+    where t is the time of one micro-batch alone, the interval of a stage that from one to the next
+    if it repeats, work what all stages ask of the link for a micro-batch, and head and tail the
+    time of stages before and after those. The best by that formula are simulated.
+  }];
+  let options = [
+    Option<"bytes", "bytes", "int64_t", "67108864", "size, as of nccl-tests">,
+    Option<"model", "model", "std::string", "\"ccl\"", "cost model">,
+    Option<"most", "max", "int64_t", "64", "micro-batches, at most">,
+    Option<"remark", "remark", "bool", "false", "emit a remark for each number that is tried">];
+}
+
+def CclSelect : Pass<"ccl-select", "mlir::ModuleOp"> {
+  let summary = "attach the fastest algorithm to every collective";
+  let description = [{
+    Of the module's algorithms that meet the contract of a collective over all axes, on as many
+    ranks, the one that simulates fastest becomes its `algorithm`. Of several sizes it is that of
+    the largest, and `choices` has all of them: `up_to` so many bytes this one.
+  }];
+  let options = [
+    ListOption<"bytes", "bytes", "int64_t", "sizes, as of nccl-tests; none: 64 MiB">,
+    Option<"model", "model", "std::string", "\"ccl\"", "cost model">,
+    Option<"prune", "prune", "bool", "false", "remove algorithms that no collective names then">];
+}
+
+//===----------------------------------------------------------------------===//
 // Projection
 //===----------------------------------------------------------------------===//
 

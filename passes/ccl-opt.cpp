@@ -2,6 +2,7 @@
 
 #include "passes/Passes.h"
 #include "passes/Pipelines.h"
+#include "passes/synthesis/PlanPipeline.h"
 
 #include "mlir/Dialect/Affine/Passes.h"
 #include "mlir/Tools/mlir-opt/MlirOptMain.h"
@@ -14,6 +15,7 @@ int main(int argc, char **argv) {
   mlir::affine::registerAffinePasses();
   ccl::registerCclPasses();
   ccl::registerPipelines();
+  ccl::registerPlanPipeline();
   return mlir::asMainReturnCode(
       mlir::MlirOptMain(argc, argv, "ccl-opt: passes over collective algorithms\n", registry));
 }

@@ -69,6 +69,18 @@ std::optional<PlanProgram> PlanProgram::make(MLIRContext &context, const solver:
   return std::nullopt;
 }
 
+std::optional<PlanProgram> PlanProgram::wrap(OwningOpRef<ModuleOp> module, int32_t slots,
+                                             bool isWhole, std::string &why) {
+  PlanProgram program;
+  FirstError error(module->getContext());
+  program.module = std::move(module);
+  program.moves = isWhole ? 0 : mostToProve;
+  if (succeeded(program.lower(slots)))
+    return program;
+  why = error.take("it cannot be lowered");
+  return std::nullopt;
+}
+
 AlgorithmOp PlanProgram::algorithm() { return *lowered->getOps<AlgorithmOp>().begin(); }
 
 LogicalResult PlanProgram::lower() {
@@ -111,8 +123,10 @@ LogicalResult PlanProgram::expandAll() {
 }
 
 model::SimulateReport PlanProgram::simulate(const model::Topology &topology,
-                                            const PlanRequest &request, int64_t bytes) {
+                                            const PlanRequest &request, int64_t bytes,
+                                            int64_t microBatches) {
   model::SimulateOptions options;
+  options.batches = microBatches;
   options.model = request.model;
   options.elementBytes = request.elementBytes;
   options.count = model::countFor(contract, bytes, request.elementBytes);
@@ -145,7 +159,7 @@ std::string PlanProgram::findFault() {
   if (!*forms)
     return proof.obstacle();
   remark = proof.remark();
-  minSlots = (*forms)->minSlots;
+  minSlots = (*forms)->minSlots, inPlaceHolds = (*forms)->inPlace;
   if ((*forms)->disjoint || (*forms)->inPlace)
     return "";
   return (*forms)->faults.empty() ? "it is wrong" : (*forms)->faults.front().message;

@@ -18,9 +18,14 @@ public:
                                          const PlanRequest &request, int64_t bytes,
                                          PlanSeconds &seconds, std::string &why);
 
+  /// The same of the one algorithm of `module` that nothing applies. Not `isWhole`: it is a part of
+  /// something, and keeps no contract.
+  static std::optional<PlanProgram> wrap(mlir::OwningOpRef<mlir::ModuleOp> module, int32_t slots,
+                                         bool isWhole, std::string &why);
+
   /// For `bytes` of nccl-tests' size, or what the next whole shards make.
   model::SimulateReport simulate(const model::Topology &topology, const PlanRequest &request,
-                                 int64_t bytes);
+                                 int64_t bytes, int64_t microBatches = 1);
   /// "", or what is wrong.
   const std::string &prove();
 
@@ -28,6 +33,8 @@ public:
   uint64_t getMoves() const { return moves; }
   /// Once proved: of staged channels, that it needs.
   int32_t getMinSlots() const { return minSlots; }
+  /// Once proved: whether `in` and `out` may be one memory.
+  bool holdsInPlace() const { return inPlaceHolds; }
   const std::string &getRemark() const { return remark; }
   mlir::OwningOpRef<mlir::ModuleOp> takeModule() { return std::move(module); }
 
@@ -45,6 +52,7 @@ private:
   std::optional<model::Program> all;
   std::string remark;
   int32_t minSlots = 0;
+  bool inPlaceHolds = false;
   std::optional<std::string> verdict;
 };
 

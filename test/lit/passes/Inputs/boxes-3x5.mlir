@@ -1,0 +1,67 @@
+// Three boxes of five, each with a switch; every rank has a NIC.
+ccl.topology @t ranks(node = 3, gpu = 5) {
+  ccl.switch "spine"
+  ccl.switch "box0"
+  ccl.switch "box1"
+  ccl.switch "box2"
+  ccl.link 0 to "box0" bandwidth 100.0 latency 0.35
+  ccl.link "box0" to 0 bandwidth 100.0 latency 0.35
+  ccl.link 0 to "spine" bandwidth 25.0 latency 2.5
+  ccl.link "spine" to 0 bandwidth 25.0 latency 2.5
+  ccl.link 1 to "box0" bandwidth 100.0 latency 0.35
+  ccl.link "box0" to 1 bandwidth 100.0 latency 0.35
+  ccl.link 1 to "spine" bandwidth 25.0 latency 2.5
+  ccl.link "spine" to 1 bandwidth 25.0 latency 2.5
+  ccl.link 2 to "box0" bandwidth 100.0 latency 0.35
+  ccl.link "box0" to 2 bandwidth 100.0 latency 0.35
+  ccl.link 2 to "spine" bandwidth 25.0 latency 2.5
+  ccl.link "spine" to 2 bandwidth 25.0 latency 2.5
+  ccl.link 3 to "box0" bandwidth 100.0 latency 0.35
+  ccl.link "box0" to 3 bandwidth 100.0 latency 0.35
+  ccl.link 3 to "spine" bandwidth 25.0 latency 2.5
+  ccl.link "spine" to 3 bandwidth 25.0 latency 2.5
+  ccl.link 4 to "box0" bandwidth 100.0 latency 0.35
+  ccl.link "box0" to 4 bandwidth 100.0 latency 0.35
+  ccl.link 4 to "spine" bandwidth 25.0 latency 2.5
+  ccl.link "spine" to 4 bandwidth 25.0 latency 2.5
+  ccl.link 5 to "box1" bandwidth 100.0 latency 0.35
+  ccl.link "box1" to 5 bandwidth 100.0 latency 0.35
+  ccl.link 5 to "spine" bandwidth 25.0 latency 2.5
+  ccl.link "spine" to 5 bandwidth 25.0 latency 2.5
+  ccl.link 6 to "box1" bandwidth 100.0 latency 0.35
+  ccl.link "box1" to 6 bandwidth 100.0 latency 0.35
+  ccl.link 6 to "spine" bandwidth 25.0 latency 2.5
+  ccl.link "spine" to 6 bandwidth 25.0 latency 2.5
+  ccl.link 7 to "box1" bandwidth 100.0 latency 0.35
+  ccl.link "box1" to 7 bandwidth 100.0 latency 0.35
+  ccl.link 7 to "spine" bandwidth 25.0 latency 2.5
+  ccl.link "spine" to 7 bandwidth 25.0 latency 2.5
+  ccl.link 8 to "box1" bandwidth 100.0 latency 0.35
+  ccl.link "box1" to 8 bandwidth 100.0 latency 0.35
+  ccl.link 8 to "spine" bandwidth 25.0 latency 2.5
+  ccl.link "spine" to 8 bandwidth 25.0 latency 2.5
+  ccl.link 9 to "box1" bandwidth 100.0 latency 0.35
+  ccl.link "box1" to 9 bandwidth 100.0 latency 0.35
+  ccl.link 9 to "spine" bandwidth 25.0 latency 2.5
+  ccl.link "spine" to 9 bandwidth 25.0 latency 2.5
+  ccl.link 10 to "box2" bandwidth 100.0 latency 0.35
+  ccl.link "box2" to 10 bandwidth 100.0 latency 0.35
+  ccl.link 10 to "spine" bandwidth 25.0 latency 2.5
+  ccl.link "spine" to 10 bandwidth 25.0 latency 2.5
+  ccl.link 11 to "box2" bandwidth 100.0 latency 0.35
+  ccl.link "box2" to 11 bandwidth 100.0 latency 0.35
+  ccl.link 11 to "spine" bandwidth 25.0 latency 2.5
+  ccl.link "spine" to 11 bandwidth 25.0 latency 2.5
+  ccl.link 12 to "box2" bandwidth 100.0 latency 0.35
+  ccl.link "box2" to 12 bandwidth 100.0 latency 0.35
+  ccl.link 12 to "spine" bandwidth 25.0 latency 2.5
+  ccl.link "spine" to 12 bandwidth 25.0 latency 2.5
+  ccl.link 13 to "box2" bandwidth 100.0 latency 0.35
+  ccl.link "box2" to 13 bandwidth 100.0 latency 0.35
+  ccl.link 13 to "spine" bandwidth 25.0 latency 2.5
+  ccl.link "spine" to 13 bandwidth 25.0 latency 2.5
+  ccl.link 14 to "box2" bandwidth 100.0 latency 0.35
+  ccl.link "box2" to 14 bandwidth 100.0 latency 0.35
+  ccl.link 14 to "spine" bandwidth 25.0 latency 2.5
+  ccl.link "spine" to 14 bandwidth 25.0 latency 2.5
+}

@@ -63,7 +63,7 @@ std::optional<PlanProgram> PlanProgram::make(MLIRContext &context, const solver:
     program.moves = trees.hops.size() * (network.isSymmetric() ? uint64_t(network.ranks()) : 1);
   }
   PlanClock clock(seconds.lower);
-  if (succeeded(program.lower()))
+  if (succeeded(program.lower(/*slots=*/1)))
     return program;
   why = error.take("it cannot be lowered");
   return std::nullopt;
@@ -83,10 +83,10 @@ std::optional<PlanProgram> PlanProgram::wrap(OwningOpRef<ModuleOp> module, int32
 
 AlgorithmOp PlanProgram::algorithm() { return *lowered->getOps<AlgorithmOp>().begin(); }
 
-LogicalResult PlanProgram::lower() {
+LogicalResult PlanProgram::lower(int32_t slots) {
   lowered = OwningOpRef<ModuleOp>(module->clone());
   LoweringOptions options;
-  options.slots = 1; // the algorithm says how many
+  options.slots = slots;
   if (failed(runPipeline(*lowered, buildAlgorithmPipeline, options)))
     return failure();
   FailureOr<model::Contract> promised = getModelContract(algorithm());

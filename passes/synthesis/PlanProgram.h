@@ -40,7 +40,8 @@ public:
 
 private:
   AlgorithmOp algorithm();
-  mlir::LogicalResult lower();
+  /// `slots`: at least; the algorithm may ask for more.
+  mlir::LogicalResult lower(int32_t slots);
   mlir::LogicalResult expandAll();
   std::string findFault();
 

@@ -41,7 +41,7 @@ public:
 
 private:
   const Packing &packingOf(const PlanShape &shape) const { return packings.best()[shape.packing]; }
-  bool reduces() const { return goesUp(request.generator.collective); }
+  bool reduces() const { return model::reduces(request.generator.collective); }
   /// Of the busiest limit.
   double workUs(const Packing &packing, int64_t bytes) const;
   std::vector<PlanShape> promising(int64_t bytes) const;

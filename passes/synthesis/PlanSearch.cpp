@@ -98,7 +98,7 @@ void PlanSearch::schedule(const PlanShape &shape, int64_t bytes) {
     return;
   PlanClock clock(seconds.order);
   const PlanOrder order(network, packingOf(shape), shape, request, bytes, mostHops);
-  scheduled[shape] = solver::finish(order.hops);
+  scheduled[shape] = request.model.launchUs + solver::finish(order.hops);
 }
 
 /// Of what is nearly equal the smaller: it is sooner made, and takes less memory.

@@ -92,7 +92,7 @@ private:
     }
   }
 
-  void use(int32_t thing, double bandwidth, std::vector<Use> &into) const {
+  void use(int32_t thing, double bandwidth, double latency, std::vector<Use> &into) const {
     const int32_t limit = limitOf[size_t(thing)];
     // All ranks send their images; each of the members carries as much as the others.
     const double share =
@@ -100,10 +100,10 @@ private:
     const double weight = share * 1000 / bandwidth;
     for (Use &known : into)
       if (known.limit == limit) {
-        known.weight += weight;
+        known.weight += weight, known.share += share;
         return;
       }
-    into.push_back({limit, weight});
+    into.push_back({limit, weight, share, latency});
   }
 
   void addWay(int32_t src, int32_t dst) {
@@ -115,10 +115,10 @@ private:
     for (int32_t w : way) {
       const Wire &wire = routes.wires()[size_t(w)];
       latency += wire.latency;
-      use(w, wire.bandwidth, uses);
+      use(w, wire.bandwidth, wire.latency, uses);
       for (int32_t shared : sharedBy(wire)) {
         double bandwidth = topology.resources[size_t(shared)].bandwidth;
-        use(resource(shared), bandwidth > 0 ? bandwidth : wire.bandwidth, uses);
+        use(resource(shared), bandwidth > 0 ? bandwidth : wire.bandwidth, wire.latency, uses);
       }
     }
     auto [known, isNew] = kinds.try_emplace(keyOf(uses), Kind{});
@@ -130,11 +130,11 @@ private:
                      limitOf[size_t(way.front())], known->second.number, latency});
   }
 
-  using UsesKey = std::vector<std::pair<int32_t, double>>;
+  using UsesKey = std::vector<std::tuple<int32_t, double, double>>;
   static UsesKey keyOf(const std::vector<Use> &uses) {
     UsesKey key;
     for (const Use &use : uses)
-      key.push_back({use.limit, use.weight});
+      key.push_back({use.limit, use.weight, use.latency});
     return key;
   }
 

@@ -24,6 +24,8 @@ namespace ccl::solver {
 struct Use {
   int32_t limit;
   double weight;
+  double share = 1;   ///< of what keeps the limit busy a message: classes have several members
+  double latency = 0; ///< microseconds of the link; of what it shares, the same
 };
 
 /// An arc between a rank and `other`; which of them sends says the list that it stands in.

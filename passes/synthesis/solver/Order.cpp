@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <deque>
 #include <map>
 #include <queue>
@@ -49,7 +50,26 @@ public:
   /// Null at a root.
   const Way *way(size_t hop) const { return ways[hop]; }
   std::span<const Use> uses(size_t hop) const { return network.uses(*ways[hop]); }
-  double duration(const Use &use) const { return use.weight * problem.megabytes; }
+  double duration(const Use &use) const {
+    const MessageCost &cost = problem.cost;
+    const double message = cost.overheadUs + (cost.alphaOccupies ? use.latency : 0);
+    return inEpochs(use.weight * problem.megabytes / cost.efficiency + use.share * message);
+  }
+  double inEpochs(double time) const {
+    const double epoch = problem.cost.epochUs;
+    return epoch > 0 ? std::ceil(time / epoch - 1e-9) * epoch : time;
+  }
+  /// Until what has left the last link is known to be there.
+  double delay(size_t hop) const {
+    const MessageCost &cost = problem.cost;
+    if (cost.alphaOccupies)
+      return cost.syncUs;
+    double latency = way(hop)->latency;
+    if (cost.epochUs > 0)
+      latency = latency <= cost.epochUs / 10 ? 0 : inEpochs(latency);
+    return latency + cost.syncUs;
+  }
+  bool storesAndForwards() const { return problem.cost.storesAndForwards; }
   int32_t agent(size_t hop) const {
     return ways[hop]->exit * problem.lanes + treeOf(hop) % problem.lanes;
   }
@@ -254,15 +274,16 @@ private:
   double take(size_t hop, int32_t link, double now, double before) {
     std::span<const Use> uses = graph.uses(hop);
     const Use &use = uses[size_t(link)];
-    const double begin = std::max(now, free[size_t(use.limit)]);
+    const double begin = graph.inEpochs(std::max(now, free[size_t(use.limit)]));
     const double done = std::max(before, begin + graph.duration(use));
     free[size_t(use.limit)] = done;
     if (size_t(link) + 1 < uses.size()) {
-      const double duration = graph.duration(uses[size_t(link) + 1]);
-      events.push(
-          {std::max(begin, done - duration), graph.agent(hop), int64_t(hop), link + 1, done});
+      const double next = graph.storesAndForwards()
+                              ? done
+                              : std::max(begin, done - graph.duration(uses[size_t(link) + 1]));
+      events.push({next, graph.agent(hop), int64_t(hop), link + 1, done});
     } else {
-      land(hop, done + graph.way(hop)->latency);
+      land(hop, done + graph.delay(hop));
     }
     return done;
   }
@@ -375,7 +396,7 @@ std::vector<double> firstKeys(const Network &network, const Forest &forest,
       double duration = 0;
       for (const Use &use : graph.uses(hop))
         duration = std::max(duration, graph.duration(use));
-      tail[hop] += duration + graph.way(hop)->latency;
+      tail[hop] += duration + graph.delay(hop);
     }
     longest = std::max(longest, tail[hop]);
     graph.neighbours(hop, false, [&](size_t before) {
@@ -400,7 +421,7 @@ std::vector<double> firstKeys(const Network &network, const Forest &forest,
 
 /// What is wrong with the time of one hop.
 std::string wrongTime(const HopGraph &graph, size_t hop, const std::vector<Hop> &times) {
-  double least = graph.way(hop)->latency;
+  double least = graph.delay(hop);
   double longest = 0;
   for (const Use &use : graph.uses(hop))
     longest = std::max(longest, graph.duration(use));
@@ -470,6 +491,8 @@ std::string OrderProblem::check(const Forest &forest) const {
     return fmt::format("chunks of {} megabytes", megabytes);
   if (lanes < 1 || passes < 1)
     return fmt::format("{} agents a link, {} passes: there has to be one", lanes, passes);
+  if (!(cost.efficiency > 0) || cost.overheadUs < 0 || cost.syncUs < 0 || cost.epochUs < 0)
+    return "messages that cost less than nothing";
   if (slots < 0)
     return fmt::format("{} slots", slots);
   if (!piece.empty() && piece.size() != trees)

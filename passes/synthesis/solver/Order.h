@@ -27,6 +27,16 @@ struct Hop {
   double end;   ///< when all of it is there
 };
 
+/// What a message costs besides bytes over bandwidth (simulate/Cost.h).
+struct MessageCost {
+  double overheadUs = 0;          ///< of a message, on every link
+  double syncUs = 0;              ///< until who waits for it knows that it is there
+  bool alphaOccupies = false;     ///< latency is time in which links are busy
+  bool storesAndForwards = false; ///< a link begins when the one before has ended
+  double epochUs = 0;             ///< links begin, and are busy for, multiples of it; 0: any time
+  double efficiency = 1;          ///< of bandwidths
+};
+
 struct OrderProblem {
   double megabytes = 1; ///< of a chunk
   /// By tree: the up tree, of the same root, that has to be over before this one begins, or -1.
@@ -34,6 +44,7 @@ struct OrderProblem {
   std::vector<int32_t> after;
   /// Agents that share a link; each sends the trees of its own.
   int32_t lanes = 1;
+  MessageCost cost;
   /// By tree: which of equal pieces it carries. Earlier ones come first. Empty: all 0.
   std::vector<int32_t> piece;
   /// Slots of the channel between two agents, for what goes up; 0: as many as it takes. Two fewer

@@ -281,4 +281,30 @@ TEST_CASE("grouped pairs go down after they came up") {
       CHECK(up[hop.tree - 1] == network.ranks() - 1);
   }
   CHECK(up.size() == 8);
+TEST_CASE("what a message costs besides its bytes") {
+  // 0 to 1 over a switch, two links of 1 GB/s and 3 us: two messages of 10 KB, 10 us each.
+  Topology t;
+  t.axes = {{"x", 2}};
+  t.switches.emplace_back();
+  t.links = {{0, 2, 1, 3, {}}, {2, 1, 1, 3, {}}};
+  const Network network(t, {.symmetric = false, .forbidden = {}});
+  const Pieces p = inPieces({{{0, false, {-1, 0}}}}, 2);
+  auto finishOf = [&](auto change) {
+    OrderProblem problem = p.problem;
+    problem.megabytes = 0.01;
+    change(problem.cost);
+    REQUIRE(problem.check(p.forest) == "");
+    return finish(order(network, p.forest, problem));
+  };
+  CHECK(finishOf([](auto &) {}) == doctest::Approx(26));
+  CHECK(finishOf([](auto &cost) { cost.overheadUs = 1; }) == doctest::Approx(28));
+  CHECK(finishOf([](auto &cost) { cost.syncUs = 1; }) == doctest::Approx(27));
+  CHECK(finishOf([](auto &cost) { cost.efficiency = 0.5; }) == doctest::Approx(46));
+  CHECK(finishOf([](auto &cost) { cost.alphaOccupies = true; }) == doctest::Approx(26));
+  CHECK(finishOf([](auto &cost) { cost.alphaOccupies = cost.storesAndForwards = true; }) ==
+        doctest::Approx(39));
+  CHECK(finishOf([](auto &cost) { cost.epochUs = 4; }) == doctest::Approx(24 + 8));
+  OrderProblem problem;
+  problem.cost.efficiency = 0;
+  CHECK(problem.check(p.forest) == "messages that cost less than nothing");
 }

@@ -15,7 +15,7 @@ static constexpr uint64_t mostKept = 1 << 16;
 static constexpr int32_t mostPieces = 256, mostAgents = 4;
 /// For one size: packings that the formula lets through, schedules, programs, and more programs
 /// while all were stuck or refused.
-static constexpr size_t mostListed = 4, mostScheduled = 40, mostTried = 6, mostRetried = 12;
+static constexpr size_t mostListed = 4, mostScheduled = 24, mostTried = 6, mostRetried = 12;
 /// Hops of all runs of a schedule that shapes are ranked by: a tenth of a second.
 static constexpr int64_t mostHops = int64_t(1) << 19;
 /// More pieces or agents have to be worth it, more so another program, and nothing is looked for
@@ -119,12 +119,13 @@ bool PlanSearch::isEnough(const PlanShape &shape, double us, int64_t bytes, doub
 }
 
 std::vector<PlanShape> PlanSearch::neighbours(const PlanShape &shape) const {
-  std::vector<PlanShape> list(5, shape);
+  std::vector<PlanShape> list(6, shape);
   list[0].pieces *= 2;
   list[1].agents *= 2;
   list[2].pieces /= 2;
   list[3].pieces /= 2, list[3].agents *= 2;
-  list[4].slots /= 2;
+  list[4].agents /= 2;
+  list[5].slots /= 2;
   return list;
 }
 

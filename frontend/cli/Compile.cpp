@@ -123,7 +123,8 @@ int Compiler::toAlgorithm() {
     return status;
   stats.specializeMs = watch.ms();
   stats.algorithmOps = countOps(instance.op());
-  algorithmText = moduleText(*instance.module);
+  if (last == Phase::Algorithm || !flags.dumpDir.empty())
+    algorithmText = moduleText(*instance.module);
   return dump("algorithm.mlir", algorithmText);
 }
 

@@ -36,18 +36,25 @@ bool getStuck(AlgorithmOp algorithm, const model::Contract &contract) {
   if (ranks != contract.ranks)
     return false;
   LocationTable locations;
-  constexpr uint64_t limit = 1 << 20; // some tenths of a second
-  if (countInstructions(programs, limit) < limit) {
-    auto all = expandPrograms(algorithm, locations);
-    return succeeded(all) && isStuck(model::Network(*all));
+  constexpr uint64_t few = 1 << 14, limit = 1 << 20; // these take some tenths of a second
+  const uint64_t instructions = countInstructions(programs, limit);
+  std::optional<SymmetricProgram> one;
+  if (instructions >= few) {
+    std::string why;
+    auto found = findSymmetry(algorithm, locations, why);
+    if (failed(found))
+      return false;
+    one = std::move(*found);
   }
-  std::string why;
-  auto one = findSymmetry(algorithm, locations, why);
-  if (failed(one) || !*one)
+  if (one) {
+    const model::ShiftGroup group(one->symmetry);
+    return isStuck(model::Network(one->rankZero, ranks,
+                                  [&](int32_t rank) { return int32_t(group.inverse(rank)); }));
+  }
+  if (instructions >= limit)
     return false;
-  const model::ShiftGroup group((*one)->symmetry);
-  return isStuck(model::Network((*one)->rankZero, ranks,
-                                [&](int32_t rank) { return int32_t(group.inverse(rank)); }));
+  auto all = expandPrograms(algorithm, locations);
+  return succeeded(all) && isStuck(model::Network(*all));
 }
 
 } // namespace ccl

@@ -152,7 +152,9 @@ const std::string &PlanProgram::prove() {
 
 std::string PlanProgram::findFault() {
   FirstError error(module->getContext());
-  ProgramProof proof(algorithm());
+  ProgramProofOptions options;
+  options.manyInstructions = 1 << 12; // of more, one rank takes a fraction of what all take
+  ProgramProof proof(algorithm(), options);
   FailureOr<std::optional<FormsReport>> forms = proof.checkForms(disjoint, inPlace);
   if (failed(forms))
     return error.take("it cannot be proved");

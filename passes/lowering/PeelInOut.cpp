@@ -175,12 +175,12 @@ private:
     main = scatters() ? create(BufferRole::Scratch, shape, "_work") : out;
   }
 
-  /// me * C over the values of `space`.
-  AffineExpr ownShard(IndexSpace &space) {
-    AffineExpr rank = program.getMe() ? getAffineDimExpr(space.dim(program.getMe()), context)
-                                      : getAffineConstantExpr(program.getRanks()[0], context);
-    return rank * contract.chunks;
+  AffineExpr ownRank(IndexSpace &space) {
+    return program.getMe() ? getAffineDimExpr(space.dim(program.getMe()), context)
+                           : getAffineConstantExpr(program.getRanks()[0], context);
   }
+  /// me * C over the values of `space`.
+  AffineExpr ownShard(IndexSpace &space) { return ownRank(space) * contract.chunks; }
 
   void countFromOwnShard(PlaceRef &p) {
     IndexSpace space;
@@ -256,15 +256,20 @@ private:
   /// The place at a linear chunk, `iv` or 0, counted from the rank's own shard if `own`.
   PlaceRef placeAt(Value base, ArrayRef<int64_t> extents, Value iv, bool own) {
     IndexSpace space;
-    AffineExpr linear =
+    const AffineExpr inShard =
         iv ? getAffineDimExpr(space.dim(iv), context) : getAffineConstantExpr(0, context);
-    if (own)
-      linear = linear + ownShard(space);
+    const AffineExpr linear = own ? inShard + ownShard(space) : inShard;
+    const int64_t perShard = contract.chunks;
     SmallVector<AffineExpr> exprs;
     int64_t stride = product(extents);
     for (auto [axis, extent] : llvm::enumerate(extents)) {
       stride /= extent;
       AffineExpr e = linear.floorDiv(stride);
+      // Most axes count shards, or chunks of one: these have simpler indices.
+      if (own && stride % perShard == 0)
+        e = ownRank(space).floorDiv(stride / perShard);
+      else if (own && perShard % (stride * extent) == 0)
+        e = inShard.floorDiv(stride);
       exprs.push_back(normalizeIndex(axis == 0 ? e : e % extent));
     }
     PlaceRef p{base, {}, {}};

@@ -77,3 +77,18 @@ ccl.algorithm @mixed implements #ccl.contract<custom> {
     ccl.copy %x[1, %s] into %x[0, %s + 1]
   }
 }
+
+// -----
+
+// In a grid of shards the own one has simple indices: they move evenly with the rank.
+// CHECK-LABEL: ccl.program @grid.p(%me)
+// CHECK: affine.for %[[C:.*]] = 0 to 3 {
+// CHECK-NEXT: ccl.transfer from %x_work[%me floordiv 2, %me mod 2, %[[C]]] to %x_out[%[[C]]]
+ccl.algorithm @grid implements #ccl.contract<reduce_scatter, sum> {
+  %x = ccl.buffer inout ranks(2, 2) chunks(2, 2, 3)
+  affine.for %s = 1 to 4 {
+    affine.parallel (%a, %b) = (0, 0) to (2, 2) {
+      ccl.reduce %x[(%a + %s floordiv 2) mod 2, (%b + %s) mod 2, %a, %b, 0] into %x[%a, %b, %a, %b, 0] x 3
+    }
+  }
+}

@@ -73,7 +73,8 @@ def CclDecompose : Pass<"ccl-decompose", "mlir::ModuleOp"> {
     other groups use at the same time. The cheapest stays; a remark lists the best. The bounds
     depend on no cost model.
 
-    Collectives over one axis, and kinds that are not decomposed, stay as they are.
+    Collectives over one axis or more than five, those that no order of axes can do, and kinds that
+    have no stages stay as they are.
   }];
   let options = [
     Option<"bytes", "bytes", "int64_t", "67108864", "size, as of nccl-tests">];

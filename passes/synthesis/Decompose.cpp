@@ -35,9 +35,11 @@ struct Decompose : impl::CclDecomposeBase<Decompose> {
     const size_t axes = llvm::count_if(topology.axes, [](auto &axis) { return axis.size > 1; });
     if (axes < 2 || !isWhole(op, topology) || !Decomposer::handles(kind))
       return success();
-    if (axes > Decomposer::mostAxes)
-      return op->emitOpError() << "has " << axes << " axes; at most " << Decomposer::mostAxes
-                               << " are decomposed";
+    if (axes > Decomposer::mostAxes) {
+      op->emitRemark() << "stays whole: it has " << axes << " axes; at most "
+                       << Decomposer::mostAxes << " are decomposed";
+      return success();
+    }
     if (std::string wrong = topology.check(); !wrong.empty())
       return op->emitOpError() << "cannot be decomposed: " << wrong;
     const int64_t root = op.getContract().getRoot();
@@ -46,8 +48,10 @@ struct Decompose : impl::CclDecomposeBase<Decompose> {
                                << topology.ranks() - 1;
     std::string why;
     const std::vector<Decomposition> found = Decomposer(topology, kind, root, bytes).run(why);
-    if (found.empty())
-      return op->emitOpError() << "has no order of axes that works: " << why;
+    if (found.empty()) {
+      op->emitRemark() << "stays whole: no order of axes works: " << why;
+      return success();
+    }
     tell(op, topology, found);
     write(op, topology, found.front());
     return success();

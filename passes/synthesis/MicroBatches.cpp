@@ -41,7 +41,7 @@ struct Work {
 
 std::vector<int64_t> batchCounts(int64_t most) {
   std::vector<int64_t> counts;
-  for (int64_t m = 1; m <= most; m += std::max<int64_t>(m / 4, 1))
+  for (int64_t m = 1; m <= most; m += std::max<int64_t>(m / 2, 1))
     counts.push_back(m);
   return counts;
 }
@@ -106,7 +106,7 @@ bool MicroBatches::addStage(ModuleOp expanded, int64_t firstAgent, int64_t endAg
 }
 
 MicroBatches::Formula MicroBatches::formula(int64_t batches) {
-  constexpr int64_t few = 4, more = 8;
+  constexpr int64_t few = 2, more = 4;
   const int64_t slice = std::max<int64_t>(request.bytes.front() / batches, 1);
   Formula result;
   const model::SimulateReport all = whole->simulate(topology, request, slice);

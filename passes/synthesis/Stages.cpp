@@ -89,6 +89,7 @@ PlanRequest makeRequest(ContractAttr contract, int64_t ranks, int64_t bytes,
   request.generator.reduction = toModel(contract.getReduction());
   request.generator.ranks = ranks;
   request.generator.root = contract.getRoot();
+  request.generator.targets.assign(contract.getTargets().begin(), contract.getTargets().end());
   request.bytes = {bytes};
   request.model = model;
   return request;

@@ -9,7 +9,7 @@ ccl.topology @t ranks(node = 2, gpu = 2) {
   ccl.link 2 to 3 bandwidth 1.0
   ccl.link 3 to 0 bandwidth 1.0
 }
-// expected-error @below {{has no order of axes that works: along node ranks 0 and 2 are not joined}}
+// expected-remark @below {{stays whole: no order of axes works: along node ranks 0 and 2 are not joined}}
 ccl.all_gather @no_way on @t
 
 // -----
@@ -35,3 +35,10 @@ ccl.topology @t ranks(node = 2, gpu = 2) {
 }
 // expected-error @below {{has root 4; ranks are 0 to 3}}
 ccl.broadcast @root root 4 on @t
+
+// -----
+
+ccl.topology @t ranks(a = 2, b = 2, c = 2, d = 2, e = 2, f = 2) {
+}
+// expected-remark @below {{stays whole: it has 6 axes; at most 5 are decomposed}}
+ccl.all_gather @many on @t

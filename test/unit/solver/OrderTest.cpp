@@ -281,6 +281,8 @@ TEST_CASE("grouped pairs go down after they came up") {
       CHECK(up[hop.tree - 1] == network.ranks() - 1);
   }
   CHECK(up.size() == 8);
+}
+
 TEST_CASE("what a message costs besides its bytes") {
   // 0 to 1 over a switch, two links of 1 GB/s and 3 us: two messages of 10 KB, 10 us each.
   Topology t;

@@ -7,7 +7,7 @@ import pathlib
 import subprocess
 import sys
 
-INPUTS = pathlib.Path(__file__).resolve().parent.parent / "passes" / "Inputs"
+INPUTS = pathlib.Path(__file__).resolve().parent / "Inputs"
 PASSES = ["--ccl-decompose", "--ccl-synthesize=pieces=2",
           "--ccl-pipeline-micro-batches=bytes=4194304 max=8"]
 PLAN = ["--ccl-plan=pieces=2 bytes=4194304 max=8"]

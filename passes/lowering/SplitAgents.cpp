@@ -206,7 +206,7 @@ private:
     const SmallVector<int64_t> ranks = program.getRankList();
     SmallVector<ChannelOp> channels;
     program.getBody().walk([&](ChannelOp channel) { channels.push_back(channel); });
-    const bool looks = channels.size() * ranks.size() <= (size_t(1) << 20);
+    const bool looks = channels.size() * ranks.size() <= (size_t(1) << 16);
     int64_t first = 0;
     for (ChannelOp channel : channels)
       if (int64_t(channel.getTag()) >= first && (!looks || mayLeadToItself(channel, ranks)))

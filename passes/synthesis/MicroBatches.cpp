@@ -13,24 +13,35 @@ namespace ccl {
 /// Of what is about as good by the formula, so many are simulated: those of fewest micro-batches,
 /// and the best.
 static constexpr size_t mostSimulated = 3;
+/// Micro-batches that tell the steady interval.
+static constexpr int64_t few = 2, more = 4;
 static constexpr double aboutAsGood = 1.02, asGood = 1.01;
 
 namespace {
 /// What a link, or a resource, does for a micro-batch.
 struct Work {
+  struct Stage {
+    double beforeUs = 0, us = 0, intervalUs = 0;
+    MicroBatches::StageLatency latency;
+  };
+
   double us = 0;
   int32_t stages = 0;            ///< that use it
   double headUs = 0, tailUs = 0; ///< of the stages before the first of these, after the last
-  double first = 0, last = 0, longest = 0, sum = 0; ///< latencies of these
+  double first = 0, last = 0;    ///< latencies of these
+  double longest = 0, sum = 0;   ///< of their agents' waiting
 
-  void add(const model::LinkUse &use, double before, double stageUs, double latency) {
-    tailUs += stageUs;
+  void add(const model::LinkUse &use, const Stage &stage) {
+    tailUs += stage.us;
     if (use.busyUs == 0)
       return;
     if (stages++ == 0)
-      headUs = before, first = latency;
-    us += use.busyUs, tailUs = 0, last = latency;
-    sum += latency, longest = std::max(longest, latency);
+      headUs = stage.beforeUs, first = stage.latency.us;
+    us += use.busyUs, tailUs = 0, last = stage.latency.us;
+    // Waiting that its own messages do not cover, and that comes of no other link.
+    const double waits =
+        std::clamp(stage.intervalUs - use.busyUs, 0.0, std::max(stage.latency.intervalUs, 0.0));
+    sum += waits, longest = std::max(longest, waits);
   }
   double all(int64_t batches) const {
     const double idle = std::max(2 * longest - sum, 0.0);
@@ -100,13 +111,13 @@ bool MicroBatches::addStage(ModuleOp expanded, int64_t firstAgent, int64_t endAg
       PlanProgram::wrap(std::move(part), request.slots, /*isWhole=*/false, why);
   if (!program)
     return false;
-  latencies.push_back(program->simulate(topology, request, 1).us);
+  auto simulated = [&](int64_t count) { return program->simulate(topology, request, 1, count).us; };
+  latencies.push_back({simulated(1), (simulated(more) - simulated(few)) / (more - few)});
   parts.push_back(std::move(*program));
   return true;
 }
 
 MicroBatches::Formula MicroBatches::formula(int64_t batches) {
-  constexpr int64_t few = 2, more = 4;
   const int64_t slice = std::max<int64_t>(request.bytes.front() / batches, 1);
   Formula result;
   const model::SimulateReport all = whole->simulate(topology, request, slice);
@@ -123,10 +134,11 @@ MicroBatches::Formula MicroBatches::formula(int64_t batches) {
                                 second = simulated(more);
     if (!once.ok() || !first.ok() || !second.ok())
       return {std::numeric_limits<double>::infinity(), 0, 0};
-    result.intervalUs = std::max(result.intervalUs, (second.us - first.us) / (more - few));
+    const double interval = (second.us - first.us) / (more - few);
+    result.intervalUs = std::max(result.intervalUs, interval);
     for (size_t i = 0; i < work.size(); ++i)
       work[i].add(i < once.links.size() ? once.links[i] : once.resources[i - once.links.size()],
-                  before, once.us, latencies[part]);
+                  {before, once.us, interval, latencies[part]});
     before += once.us;
   }
   for (const Work &one : work)

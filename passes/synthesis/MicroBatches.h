@@ -8,9 +8,9 @@
 //
 // t is the time of one micro-batch alone, and the interval of a stage what each more takes in it.
 // A shared link has the work of all of its stages to do, after the stages before the first of them
-// (head) and before those after the last (tail). It idles while the longest latency of these stages
-// lasts, as far as latencies of the others do not cover that: agents that wait for links at the
-// same time do so for messages at the same time. All of it is simulated, at the size of a
+// (head) and before those after the last (tail). It idles while the agents of one of these stages
+// wait for latencies, as far as those of the others do not cover that: agents that send at the same
+// time wait at the same time. All of it is simulated, at the size of a
 // micro-batch: latencies and overheads are in it as often as messages are.
 //
 // Not in it: messages that queue behind other stages' although those take less than the latency.
@@ -41,6 +41,11 @@ public:
   /// Of the whole pipeline; infinite if it is stuck.
   double simulate(int64_t batches);
 
+  /// What a stage takes for next to no data, and each more micro-batch of it.
+  struct StageLatency {
+    double us = 0, intervalUs = 0;
+  };
+
   struct Choice {
     int64_t batches = 1;
     double us = 0;
@@ -61,7 +66,7 @@ private:
   const PlanRequest &request;
   std::optional<PlanProgram> whole;
   std::vector<PlanProgram> parts;
-  std::vector<double> latencies; ///< by part: of next to no data
+  std::vector<StageLatency> latencies; ///< by part
 };
 
 /// Numbers from 1 to `most`, denser where they are small.

@@ -91,7 +91,7 @@ def CclSynthesize : Pass<"ccl-synthesize", "mlir::ModuleOp"> {
   let options = [
     Option<"bytes", "bytes", "int64_t", "67108864", "size, as of nccl-tests">,
     Option<"model", "model", "std::string", "\"ccl\"", "cost model">,
-    Option<"chunks", "k", "int64_t", "0", "chunks of a root, at most; 0: any">,
+    Option<"chunks", "k", "int64_t", "0", "chunks of a root, at most; 0: any, of stages 4">,
     Option<"height", "height", "int64_t", "0", "messages one after the other, at most; 0: any">,
     Option<"pieces", "pieces", "int64_t", "0", "pieces of a chunk, at most; 0: any, of stages 4">,
     Option<"seed", "seed", "int64_t", "1", "of random choices">,

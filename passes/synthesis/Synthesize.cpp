@@ -16,8 +16,9 @@ namespace ccl {
 
 namespace {
 
-/// All stages of an algorithm share its pieces; micro-batches cut further.
-constexpr int32_t mostPiecesOfStages = 4;
+/// All stages of an algorithm share its pieces, a common multiple of chunks times pieces of each;
+/// micro-batches cut further.
+constexpr int32_t mostChunksOfStages = 4, mostPiecesOfStages = 4;
 
 struct Synthesize : impl::CclSynthesizeBase<Synthesize> {
   using CclSynthesizeBase::CclSynthesizeBase;
@@ -145,6 +146,8 @@ private:
     request.limits = {int32_t(chunks), int32_t(height), 0, int32_t(pieces)};
     if (isStage && pieces == 0)
       request.limits.pieces = mostPiecesOfStages;
+    if (isStage && chunks == 0)
+      request.limits.chunks = mostChunksOfStages;
     request.seed = uint64_t(seed);
     if (timeLimit > 0)
       request.deadline = start + std::chrono::duration_cast<std::chrono::steady_clock::duration>(

@@ -292,6 +292,9 @@ Action addPlan(CLI::App &app) {
   app.add_option("--height", flags->limits.height, "messages one after the other, at most")
       ->check(atLeastOne);
   app.add_option("--pieces", flags->limits.pieces, "pieces of a chunk, at most")->check(atLeastOne);
+  app.add_option("--micro-batches", flags->limits.batches,
+                 "micro-batches of a launch, at most; 1: pieces only")
+      ->check(atLeastOne);
   app.add_option("--agents", flags->limits.agents, "agents of a rank for a link, at most")
       ->check(atLeastOne);
   app.add_option("--slots", flags->slots, "slots of staged channels, at most (16)")

@@ -34,11 +34,11 @@ static std::string sizeRow(const PlanResult &result, const SizePlan &size) {
   const PlannedAlgorithm &algorithm = result.report.algorithms[size.algorithm];
   return fmt::format(
       "{:>14} {:>12} {:>12.2f} {:>10.2f} {:>10.2f} {:>12.2f} {:>8.2f} {:>8.2f} {:>7} "
-      "{:>4} {:>7} {:>7}\n",
+      "{:>4} {:>7} {:>7} {:>7}\n",
       size.bytes, size.count, size.us, size.algbw,
       size.algbw * busFactor(contractOf(result.request)), size.boundUs, 100 * size.ratio(),
       100 * algorithm.fluidRatio, algorithm.height, algorithm.chunks, algorithm.pieces,
-      algorithm.agents);
+      algorithm.batches, algorithm.agents);
 }
 
 std::string planText(const PlanResult &result) {
@@ -57,11 +57,11 @@ std::string planText(const PlanResult &result) {
     text += fmt::format("#   {:>6} {:>4} {:>8.2f} {:>8.2f}{}\n", trade.height, trade.chunks,
                         100 * trade.fluidRatio, 100 * trade.mostRatio, trade.pairs ? " pairs" : "");
   constexpr const char *columns =
-      "#{:>13} {:>12} {:>12} {:>10} {:>10} {:>12} {:>8} {:>8} {:>7} {:>4} {:>7} {:>7}\n";
+      "#{:>13} {:>12} {:>12} {:>10} {:>10} {:>12} {:>8} {:>8} {:>7} {:>4} {:>7} {:>7} {:>7}\n";
   text += fmt::format(columns, "size", "count", "time", "algbw", "busbw", "bound", "of bound",
-                      "fluid", "height", "k", "pieces", "agents");
+                      "fluid", "height", "k", "pieces", "micro-", "agents");
   text += fmt::format(columns, "(B)", "(elements)", "(us)", "(GB/s)", "(GB/s)", "(us)", "(%)",
-                      "(%)", "", "", "", "a link");
+                      "(%)", "", "", "", "batches", "a link");
   for (const SizePlan &size : report.sizes)
     text += sizeRow(result, size);
   for (const PlannedAlgorithm &algorithm : report.algorithms)
@@ -117,6 +117,7 @@ std::vector<std::string> planJson(const PlanResult &result) {
     line.number("k", algorithm.chunks);
     line.number("height", algorithm.height);
     line.number("pieces", algorithm.pieces);
+    line.number("micro_batches", algorithm.batches);
     line.number("agents", algorithm.agents);
     line.number("moves", int64_t(algorithm.moves));
     line.number("slots", algorithm.slots);

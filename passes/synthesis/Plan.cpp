@@ -120,7 +120,7 @@ private:
 
   size_t numberOf(const PlanTrial &trial, const Packing &packing) {
     for (size_t i = 0; i < programs.size(); ++i)
-      if (programs[i] == trial.program)
+      if (programs[i] == trial.program && report.algorithms[i].batches == trial.shape.batches)
         return i;
     programs.push_back(trial.program);
     PlannedAlgorithm &algorithm = report.algorithms.emplace_back();
@@ -129,6 +129,7 @@ private:
     algorithm.fluidRatio = ratioOf(packing);
     algorithm.moves = trial.program->getMoves();
     algorithm.slots = trial.shape.slots;
+    algorithm.batches = trial.shape.batches;
     return programs.size() - 1;
   }
 
@@ -137,8 +138,11 @@ private:
       PlannedAlgorithm &algorithm = report.algorithms[i];
       algorithm.minSlots = programs[i]->getMinSlots();
       algorithm.remark = programs[i]->getRemark();
-      algorithm.module = programs[i]->takeModule();
-      algorithm.name = (*algorithm.module->getOps<AlgorithmOp>().begin()).getSymName().str();
+      algorithm.module = programs[i]->copyModule();
+      AlgorithmOp written = *algorithm.module->getOps<AlgorithmOp>().begin();
+      written->setAttr(microBatchesAttr,
+                       mlir::Builder(&context).getI64IntegerAttr(algorithm.batches));
+      algorithm.name = written.getSymName().str();
     }
   }
 

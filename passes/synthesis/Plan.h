@@ -25,10 +25,11 @@ namespace ccl {
 
 /// 0: as the planner likes.
 struct PlanLimits {
-  int32_t chunks = 0; ///< of a root's shard, at most
-  int32_t height = 0; ///< messages one after the other, at most
-  int32_t agents = 0; ///< for a link, at most
-  int32_t pieces = 0; ///< of a chunk, at most
+  int32_t chunks = 0;  ///< of a root's shard, at most
+  int32_t height = 0;  ///< messages one after the other, at most
+  int32_t agents = 0;  ///< for a link, at most
+  int32_t pieces = 0;  ///< of a chunk, at most
+  int32_t batches = 0; ///< micro-batches of a launch, at most
 };
 
 struct PlanRequest {
@@ -83,6 +84,7 @@ struct PlannedAlgorithm {
   std::string name;
   mlir::OwningOpRef<mlir::ModuleOp> module; ///< L1
   int32_t chunks = 1, pieces = 1, agents = 1, height = 0;
+  int32_t batches = 1;   ///< micro-batches of a launch
   double fluidRatio = 0; ///< of the trees to the bound
   int32_t slots = 0;     ///< of staged channels, as it is lowered and simulated; 0: it has none
   int32_t minSlots = 0;  ///< that it needs

@@ -13,7 +13,8 @@ namespace ccl {
 struct PlanShape {
   size_t packing = 0;
   int32_t pieces = 1, agents = 1;
-  int32_t slots = 0; ///< of staged channels; 0: there are none
+  int32_t slots = 0;   ///< of staged channels; 0: there are none
+  int32_t batches = 1; ///< micro-batches of a launch
   friend auto operator<=>(const PlanShape &, const PlanShape &) = default;
 };
 

@@ -36,7 +36,7 @@ public:
   /// Once proved: whether `in` and `out` may be one memory.
   bool holdsInPlace() const { return inPlaceHolds; }
   const std::string &getRemark() const { return remark; }
-  mlir::OwningOpRef<mlir::ModuleOp> takeModule() { return std::move(module); }
+  mlir::OwningOpRef<mlir::ModuleOp> copyModule() { return module->clone(); }
 
 private:
   AlgorithmOp algorithm();

@@ -13,6 +13,10 @@ namespace ccl {
 static constexpr int64_t mostSteps = 16384, mostRows = int64_t(1) << 16;
 static constexpr uint64_t mostKept = 1 << 16;
 static constexpr int32_t mostPieces = 256, mostAgents = 4;
+/// Of flows: agents of a link, micro-batches, and moves in all of these that are simulated.
+static constexpr size_t mostFlows = 3;
+static constexpr int32_t mostFlowAgents = 128, mostBatches = 1024;
+static constexpr int64_t mostFlowMoves = int64_t(1) << 22;
 /// For one size: packings that the formula lets through, schedules, programs, and more programs
 /// while all were stuck or refused.
 static constexpr size_t mostListed = 4, mostScheduled = 24, mostTried = 6, mostRetried = 12;
@@ -197,13 +201,14 @@ double PlanSearch::judge(const PlanShape &shape, const std::shared_ptr<PlanProgr
   model::SimulateReport report;
   {
     PlanClock clock(seconds.simulate);
-    report = program->simulate(topology, request, bytes);
+    report = program->simulate(topology, request, bytes, shape.batches);
     ++simulated;
   }
   if (!report.ok())
     return reject(report.faults.front().message);
   auto improves = [&](const PlanTrial &best) {
-    const bool larger = shape.pieces * shape.agents > best.shape.pieces * best.shape.agents;
+    auto size = [](const PlanShape &s) { return int64_t(s.pieces) * s.agents * s.batches; };
+    const bool larger = size(shape) > size(best.shape);
     return report.us < best.us * (larger ? worthIt : 1);
   };
   if (leader && !improves(*leader))
@@ -235,22 +240,106 @@ void PlanSearch::attempt(const PlanShape &shape, int64_t bytes) {
   const Packing &packing = packingOf(shape);
   request.tell(fmt::format("simulate: {} bytes, {} a root, height {}, {} pieces, {} agents a link",
                            bytes, packing.chunks, packing.height, shape.pieces, shape.agents));
+  if (std::shared_ptr<PlanProgram> program = programOf(shape, bytes))
+    us = judge(shape, program, bytes);
+  dropOthers(/*sizeEnds=*/false);
+}
+
+std::shared_ptr<PlanProgram> PlanSearch::programOf(PlanShape shape, int64_t bytes) {
+  shape.batches = 1;
+  const Packing &packing = packingOf(shape);
   // Without latencies the best order does not depend on the size.
   std::shared_ptr<PlanProgram> &program = made[shape];
-  if (!program || packing.latencyUs > 0) {
-    std::string why;
-    const double before = seconds.order + seconds.lower;
-    std::optional<PlanProgram> fresh =
-        PlanProgram::make(context, network, packing, shape, request, bytes, seconds, why);
-    secondsPerStep = (seconds.order + seconds.lower - before) / double(steps(shape));
-    if (!fresh) {
-      reject(why);
-      return;
+  if (program && packing.latencyUs == 0)
+    return program;
+  std::string why;
+  const double before = seconds.order + seconds.lower;
+  std::optional<PlanProgram> fresh =
+      PlanProgram::make(context, network, packing, shape, request, bytes, seconds, why);
+  secondsPerStep = (seconds.order + seconds.lower - before) / double(steps(shape));
+  if (fresh)
+    return program = std::make_shared<PlanProgram>(std::move(*fresh));
+  program.reset();
+  reject(why);
+  return nullptr;
+}
+
+//===----------------------------------------------------------------------===//
+// Flows
+//===----------------------------------------------------------------------===//
+
+/// So many that each tree has an agent of its own on a link; 0: a chunk's way down would share one
+/// with other chunks' way up, which has them wait for each other.
+int32_t PlanSearch::agentsPerTree(const Packing &packing) const {
+  const model::Collective collective = request.generator.collective;
+  if (collective == model::Collective::Scatter || collective == model::Collective::Gather)
+    return 0; // a tree for each piece of data
+  const bool both = goesUp(collective) && goesDown(collective);
+  const bool allRoots = !packing.pairs && !model::hasRoot(collective) && !network.isSymmetric();
+  if (both && allRoots)
+    return 0;
+  const size_t trees = packing.forest.trees.size() / (allRoots ? size_t(network.ranks()) : 1);
+  return trees <= size_t(mostFlowAgents) ? int32_t(trees) : 0;
+}
+
+bool PlanSearch::isAllowedFlow(const PlanShape &shape) const {
+  const PlanLimits &limits = request.limits;
+  const int32_t batches = limits.batches > 0 ? limits.batches : mostBatches;
+  // Where ranks are alike the moves of one are simulated.
+  return shape.agents >= 1 && (limits.agents == 0 || shape.agents <= limits.agents) &&
+         shape.batches <= batches &&
+         (shape.batches == 1 || steps(shape) * shape.batches <= mostFlowMoves) &&
+         steps(shape) <= (network.isSymmetric() ? mostSteps : mostRows);
+}
+
+/// Microseconds with so many micro-batches.
+double PlanSearch::attemptFlow(PlanShape shape, int32_t batches, int64_t bytes) {
+  shape.batches = batches;
+  constexpr double never = std::numeric_limits<double>::infinity();
+  if (!isAllowedFlow(shape) || (leader && (request.isOver() || !isInTime(shape))))
+    return never;
+  request.tell(fmt::format("simulate: {} bytes, {} a root, height {}, {} micro-batches", bytes,
+                           packingOf(shape).chunks, packingOf(shape).height, batches));
+  std::shared_ptr<PlanProgram> program = programOf(shape, bytes);
+  return program ? judge(shape, program, bytes) : never;
+}
+
+/// Not cut: the launch repeats the program for one micro-batch after the other, and each tree has
+/// its own agent on a link, so that trees do not wait for each other and early micro-batches are
+/// far down a tree when late ones begin.
+void PlanSearch::attemptFlows(int64_t bytes, double goalUs) {
+  std::vector<std::pair<double, PlanShape>> list;
+  for (size_t p = 0; p < packings.best().size(); ++p) {
+    PlanShape shape{p, 1, agentsPerTree(packings.best()[p]), reduces() ? request.slots : 0};
+    std::pair<double, PlanShape> best = {std::numeric_limits<double>::infinity(), shape};
+    for (int32_t batches = 1; isAllowedFlow(shape); batches *= 2) {
+      PlanShape pieces = shape; // for the formula the same
+      pieces.pieces = batches;
+      if (const double us = estimate(pieces, bytes); us < best.first * worthIt)
+        best = {us, shape};
+      shape.batches = batches * 2;
     }
-    program = std::make_shared<PlanProgram>(std::move(*fresh));
+    if (best.first < std::numeric_limits<double>::infinity())
+      list.push_back(best);
   }
-  us = judge(shape, program, bytes);
-  dropOthers(/*sizeEnds=*/false);
+  std::sort(list.begin(), list.end());
+  for (size_t i = 0; i < std::min(list.size(), mostFlows); ++i) {
+    const auto &[expected, shape] = list[i];
+    if (leader && expected >= leader->us)
+      continue;
+    double us = attemptFlow(shape, shape.batches, bytes);
+    for (const bool more : {true, false})
+      for (int32_t batches = shape.batches;;) {
+        batches = more ? batches * 2 : batches / 2;
+        const double next = batches > 0 ? attemptFlow(shape, batches, bytes)
+                                        : std::numeric_limits<double>::infinity();
+        if (next >= us * (more ? worthIt : 1 / worthIt) || us <= goalUs / worthIt)
+          break;
+        us = std::min(us, next);
+      }
+    if (leader && isEnough(leader->shape, leader->us, bytes, goalUs))
+      return;
+  }
 }
 
 /// Programs that do not lead go if they are large, or their order was for the size that ends.
@@ -287,10 +376,12 @@ std::optional<PlanTrial> PlanSearch::best(int64_t bytes, double goalUs) {
       judge(shape, program, bytes);
   if (late)
     return leader;
+  attemptFlows(bytes, goalUs);
   // In a hurry: first what is soon made.
   if (request.deadline != std::chrono::steady_clock::time_point::max() && made.empty())
     attempt({promising(bytes).front().packing, 1, 1, reduces() ? request.slots : 0}, bytes);
-  attemptBest(bytes, goalUs);
+  if (!leader || !isEnough(leader->shape, leader->us, bytes, goalUs))
+    attemptBest(bytes, goalUs);
   if (!leader)
     retry(promising(bytes), bytes);
   dropOthers(/*sizeEnds=*/true);

@@ -48,6 +48,10 @@ private:
   PlanShape scheduledBest() const;
   double costOf(const PlanShape &shape) const;
   bool isEnough(const PlanShape &shape, double us, int64_t bytes, double goalUs) const;
+  int32_t agentsPerTree(const Packing &packing) const;
+  void attemptFlows(int64_t bytes, double goalUs);
+  bool isAllowedFlow(const PlanShape &shape) const;
+  double attemptFlow(PlanShape shape, int32_t batches, int64_t bytes);
   void schedule(const PlanShape &shape, int64_t bytes);
   void scheduleMore(int64_t bytes, double goalUs);
   void climb(int64_t bytes, double goalUs);
@@ -57,6 +61,8 @@ private:
   int64_t steps(const PlanShape &shape) const;
   bool isAllowed(const PlanShape &shape) const;
   bool isInTime(const PlanShape &shape) const;
+  /// The program of a shape, whatever its micro-batches; null: it is stuck.
+  std::shared_ptr<PlanProgram> programOf(PlanShape shape, int64_t bytes);
   void attempt(const PlanShape &shape, int64_t bytes);
   void retry(const std::vector<PlanShape> &list, int64_t bytes);
   /// Microseconds; infinite: refused.

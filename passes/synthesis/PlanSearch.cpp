@@ -16,7 +16,7 @@ static constexpr int32_t mostPieces = 256, mostAgents = 4;
 /// Of flows: agents of a link, micro-batches, and moves in all of these that are simulated.
 static constexpr size_t mostFlows = 3;
 static constexpr int32_t mostFlowAgents = 128, mostBatches = 1024;
-static constexpr int64_t mostFlowMoves = int64_t(1) << 22;
+static constexpr int64_t mostFlowMoves = int64_t(1) << 22, mostFlowSteps = int64_t(1) << 16;
 /// For one size: packings that the formula lets through, schedules, programs, and more programs
 /// while all were stuck or refused.
 static constexpr size_t mostListed = 4, mostScheduled = 24, mostTried = 6, mostRetried = 12;
@@ -289,7 +289,7 @@ bool PlanSearch::isAllowedFlow(const PlanShape &shape) const {
   return shape.agents >= 1 && (limits.agents == 0 || shape.agents <= limits.agents) &&
          shape.batches <= batches &&
          (shape.batches == 1 || steps(shape) * shape.batches <= mostFlowMoves) &&
-         steps(shape) <= (network.isSymmetric() ? mostSteps : mostRows);
+         steps(shape) <= mostFlowSteps;
 }
 
 /// Microseconds with so many micro-batches.

@@ -212,13 +212,18 @@ private:
     }
   };
 
+  struct Channel {
+    std::deque<size_t> sent; ///< and not yet taken
+    std::priority_queue<Task> blocked;
+  };
+
   void send(int32_t agent, double now) {
     std::priority_queue<Task> &queue = waiting[size_t(agent)];
     if (idleFrom[size_t(agent)] > now)
       return;
     // What finds its channel full waits, and lets others by.
     while (!queue.empty() && isFull(size_t(queue.top().hop))) {
-      channels[size_t(graph.channel(size_t(queue.top().hop)))].blocked.push_back(queue.top());
+      channels[size_t(graph.channel(size_t(queue.top().hop)))].blocked.push(queue.top());
       queue.pop();
     }
     if (queue.empty())
@@ -252,20 +257,24 @@ private:
       if (at == channel.sent.end())
         return;
       channel.sent.erase(channel.sent.begin(), at + 1);
-      for (const Task &task : channel.blocked)
-        events.push({now, graph.agent(size_t(task.hop)), task.hop, 0, 0});
-      channel.blocked.clear();
+      release(channel, now);
     });
+  }
+
+  /// As many as there is room for, the most urgent first.
+  void release(Channel &channel, double now) {
+    for (size_t n = channel.sent.size(); n < size_t(room) && !channel.blocked.empty(); ++n) {
+      const int64_t hop = channel.blocked.top().hop;
+      channel.blocked.pop();
+      events.push({now, graph.agent(size_t(hop)), hop, 0, 0});
+    }
   }
 
   /// So many slots do not do: whether more let something go on.
   bool unblock(double now) {
     ++room;
-    for (Channel &channel : channels) {
-      for (const Task &task : channel.blocked)
-        events.push({now, graph.agent(size_t(task.hop)), task.hop, 0, 0});
-      channel.blocked.clear();
-    }
+    for (Channel &channel : channels)
+      release(channel, now);
     return !events.empty();
   }
 
@@ -332,10 +341,6 @@ private:
   std::vector<std::priority_queue<Task>> waiting;
   std::vector<std::deque<size_t>> sent; ///< and not known to be there
   std::vector<double> openFrom;
-  struct Channel {
-    std::deque<size_t> sent; ///< and not yet taken
-    std::vector<Task> blocked;
-  };
   std::vector<Channel> channels;
   std::vector<int32_t> woken;
   int32_t room;

@@ -14,8 +14,9 @@ static constexpr int64_t mostSteps = 16384, mostRows = int64_t(1) << 16;
 static constexpr uint64_t mostKept = 1 << 16;
 static constexpr int32_t mostPieces = 256, mostAgents = 4;
 /// Of flows: agents of a link, micro-batches, and moves in all of these that are simulated.
-static constexpr size_t mostFlows = 3;
-static constexpr int32_t mostFlowAgents = 128, mostBatches = 1024;
+static constexpr size_t mostFlows = 4;
+static constexpr double asExpected = 1.03;
+static constexpr int32_t mostFlowAgents = 256, mostBatches = 1024;
 static constexpr int64_t mostFlowMoves = int64_t(1) << 22, mostFlowSteps = int64_t(1) << 16;
 /// For one size: packings that the formula lets through, schedules, programs, and more programs
 /// while all were stuck or refused.
@@ -28,6 +29,8 @@ static constexpr double worthIt = 0.999, goodEnough = 0.995, worthAProgram = 0.9
 /// Shapes that the formula says to be slower by more are not scheduled, and what is within this of
 /// the best is scheduled first if it has fewer pieces.
 static constexpr double hopeless = 1.25, nearlyAsGood = 1.02;
+
+static constexpr double never = std::numeric_limits<double>::infinity();
 
 double PlanSearch::workUs(const Packing &packing, int64_t bytes) const {
   return packing.measure.us() * double(bytes) / 1e6 / packing.allChunks / request.model.efficiency;
@@ -268,18 +271,23 @@ std::shared_ptr<PlanProgram> PlanSearch::programOf(PlanShape shape, int64_t byte
 // Flows
 //===----------------------------------------------------------------------===//
 
-/// So many that each tree has an agent of its own on a link; 0: a chunk's way down would share one
-/// with other chunks' way up, which has them wait for each other.
-int32_t PlanSearch::agentsPerTree(const Packing &packing) const {
+/// So many that each tree has an agent of its own on a link, or where every rank is a root, those
+/// of a root. A chunk's way down must not share one with other chunks' way up: they would wait for
+/// each other.
+std::vector<int32_t> PlanSearch::flowAgents(const Packing &packing) const {
   const model::Collective collective = request.generator.collective;
+  std::vector<int32_t> list;
   if (collective == model::Collective::Scatter || collective == model::Collective::Gather)
-    return 0; // a tree for each piece of data
+    return list; // a tree for each piece of data
   const bool both = goesUp(collective) && goesDown(collective);
   const bool allRoots = !packing.pairs && !model::hasRoot(collective) && !network.isSymmetric();
-  if (both && allRoots)
-    return 0;
-  const size_t trees = packing.forest.trees.size() / (allRoots ? size_t(network.ranks()) : 1);
-  return trees <= size_t(mostFlowAgents) ? int32_t(trees) : 0;
+  const size_t all = packing.forest.trees.size();
+  if (all <= size_t(mostFlowAgents))
+    list.push_back(int32_t(all));
+  if (const size_t each = all / size_t(network.ranks());
+      allRoots && !both && each <= size_t(mostFlowAgents))
+    list.push_back(int32_t(each));
+  return list;
 }
 
 bool PlanSearch::isAllowedFlow(const PlanShape &shape) const {
@@ -295,7 +303,6 @@ bool PlanSearch::isAllowedFlow(const PlanShape &shape) const {
 /// Microseconds with so many micro-batches.
 double PlanSearch::attemptFlow(PlanShape shape, int32_t batches, int64_t bytes) {
   shape.batches = batches;
-  constexpr double never = std::numeric_limits<double>::infinity();
   if (!isAllowedFlow(shape) || (leader && (request.isOver() || !isInTime(shape))))
     return never;
   request.tell(fmt::format("simulate: {} bytes, {} a root, height {}, {} micro-batches", bytes,
@@ -304,40 +311,58 @@ double PlanSearch::attemptFlow(PlanShape shape, int32_t batches, int64_t bytes) 
   return program ? judge(shape, program, bytes) : never;
 }
 
-/// Not cut: the launch repeats the program for one micro-batch after the other, and each tree has
-/// its own agent on a link, so that trees do not wait for each other and early micro-batches are
-/// far down a tree when late ones begin.
-void PlanSearch::attemptFlows(int64_t bytes, double goalUs) {
-  std::vector<std::pair<double, PlanShape>> list;
-  for (size_t p = 0; p < packings.best().size(); ++p) {
-    PlanShape shape{p, 1, agentsPerTree(packings.best()[p]), reduces() ? request.slots : 0};
-    std::pair<double, PlanShape> best = {std::numeric_limits<double>::infinity(), shape};
-    for (int32_t batches = 1; isAllowedFlow(shape); batches *= 2) {
-      PlanShape pieces = shape; // for the formula the same
-      pieces.pieces = batches;
-      if (const double us = estimate(pieces, bytes); us < best.first * worthIt)
-        best = {us, shape};
-      shape.batches = batches * 2;
-    }
-    if (best.first < std::numeric_limits<double>::infinity())
-      list.push_back(best);
-  }
-  std::sort(list.begin(), list.end());
-  for (size_t i = 0; i < std::min(list.size(), mostFlows); ++i) {
-    const auto &[expected, shape] = list[i];
-    if (leader && expected >= leader->us)
-      continue;
-    double us = attemptFlow(shape, shape.batches, bytes);
-    for (const bool more : {true, false})
-      for (int32_t batches = shape.batches;;) {
-        batches = more ? batches * 2 : batches / 2;
-        const double next = batches > 0 ? attemptFlow(shape, batches, bytes)
-                                        : std::numeric_limits<double>::infinity();
-        if (next >= us * (more ? worthIt : 1 / worthIt) || us <= goalUs / worthIt)
-          break;
-        us = std::min(us, next);
+/// Each packing with each number of agents, in as many micro-batches as the formula likes: the
+/// fastest first.
+std::vector<PlanSearch::Flow> PlanSearch::flows(int64_t bytes) const {
+  std::vector<Flow> list;
+  for (size_t p = 0; p < packings.best().size(); ++p)
+    for (int32_t agents : flowAgents(packings.best()[p])) {
+      PlanShape shape{p, 1, agents, reduces() ? request.slots : 0};
+      Flow best = {never, shape};
+      for (; isAllowedFlow(shape); shape.batches *= 2) {
+        PlanShape pieces = shape; // for the formula the same
+        pieces.pieces = shape.batches;
+        if (const double us = estimate(pieces, bytes); us < best.expectedUs * worthIt)
+          best = {us, shape};
       }
+      if (best.expectedUs < never && (!leader || best.expectedUs < leader->us))
+        list.push_back(best);
+    }
+  // Of equal ones the one of more agents first.
+  std::sort(list.begin(), list.end(), [](const Flow &a, const Flow &b) {
+    return std::tuple(a.expectedUs, b.shape) < std::tuple(b.expectedUs, a.shape);
+  });
+  if (list.size() > mostFlows)
+    list.resize(mostFlows);
+  return list;
+}
+
+/// More micro-batches, or fewer, as long as that gains. Microseconds of the best.
+double PlanSearch::widen(const PlanShape &shape, int64_t bytes, double goalUs) {
+  double us = attemptFlow(shape, shape.batches, bytes);
+  for (const bool more : {true, false})
+    for (int32_t batches = more ? shape.batches * 2 : shape.batches / 2; batches > 0;
+         batches = more ? batches * 2 : batches / 2) {
+      if (us <= goalUs / worthIt)
+        return us;
+      const double next = attemptFlow(shape, batches, bytes);
+      if (next >= us * (more ? worthIt : 1 / worthIt))
+        break;
+      us = std::min(us, next);
+    }
+  return us;
+}
+
+/// Not cut: the launch repeats the program for one micro-batch after the other, and trees have
+/// agents of their own on a link, so that they do not wait for each other and early micro-batches
+/// are far down a tree when late ones begin.
+void PlanSearch::attemptFlows(int64_t bytes, double goalUs) {
+  for (const auto &[expected, shape] : flows(bytes)) {
+    const double us = widen(shape, bytes, goalUs);
     if (leader && isEnough(leader->shape, leader->us, bytes, goalUs))
+      return;
+    // Messages meet at links that they share: there an order is what helps.
+    if (us > expected * asExpected)
       return;
   }
 }

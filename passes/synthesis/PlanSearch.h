@@ -48,7 +48,13 @@ private:
   PlanShape scheduledBest() const;
   double costOf(const PlanShape &shape) const;
   bool isEnough(const PlanShape &shape, double us, int64_t bytes, double goalUs) const;
-  int32_t agentsPerTree(const Packing &packing) const;
+  std::vector<int32_t> flowAgents(const Packing &packing) const;
+  struct Flow {
+    double expectedUs; ///< by formula
+    PlanShape shape;
+  };
+  std::vector<Flow> flows(int64_t bytes) const;
+  double widen(const PlanShape &shape, int64_t bytes, double goalUs);
   void attemptFlows(int64_t bytes, double goalUs);
   bool isAllowedFlow(const PlanShape &shape) const;
   double attemptFlow(PlanShape shape, int32_t batches, int64_t bytes);

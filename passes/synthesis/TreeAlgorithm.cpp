@@ -17,18 +17,35 @@ using solver::Network;
 using solver::Tree;
 using solver::Way;
 
-/// Numbers the links that leave each rank.
+/// Between a rank and its parent in a tree.
+const Way &wayOf(const Network &network, const Tree &tree, int32_t rank) {
+  return (tree.up ? network.out(rank) : network.in(rank))[size_t(tree.ways[size_t(rank)])];
+}
+
+/// Numbers the lanes of links that each rank sends over.
 class AgentNumbers {
 public:
-  AgentNumbers(const Network &network, int32_t lanes) : network(network), lanes(lanes) {
-    for (int32_t rank = 0; rank < network.representatives(); ++rank) {
-      exits.push_back(number(network.out(rank)));
-      senders = std::max(senders, int64_t(exits.back().size()) * lanes);
+  AgentNumbers(const Network &network, const Forest &forest, int32_t lanes)
+      : network(network), lanes(lanes), used(size_t(network.representatives())) {
+    for (size_t t = 0; t < forest.trees.size(); ++t) {
+      const Tree &tree = forest.trees[t];
+      for (int32_t rank = 0; rank < network.ranks(); ++rank) {
+        if (tree.ways[size_t(rank)] < 0)
+          continue;
+        const Way &way = wayOf(network, tree, rank);
+        used[row(tree.up ? rank : network.end(rank, way))][{way.exit, lane(t)}];
+      }
+    }
+    for (Numbers &numbers : used) {
+      int64_t next = 0;
+      for (auto &[key, number] : numbers)
+        number = next++;
+      senders = std::max(senders, next);
     }
   }
 
   int64_t sender(int32_t rank, const Way &way, size_t tree) const {
-    return exits[row(rank)].find(way.exit)->second * lanes + int64_t(tree) % lanes;
+    return used[row(rank)].find({way.exit, lane(tree)})->second;
   }
   /// Copies inside of a rank; what ends there, put or reduced.
   int64_t local() const { return senders; }
@@ -36,21 +53,13 @@ public:
   int64_t root() const { return senders + 2; }
 
 private:
-  using Numbers = std::map<int32_t, int64_t>;
-  static Numbers number(std::span<const Way> ways) {
-    Numbers numbers;
-    for (const Way &way : ways)
-      numbers[way.exit];
-    int64_t next = 0;
-    for (auto &[key, value] : numbers)
-      value = next++;
-    return numbers;
-  }
+  using Numbers = std::map<std::pair<int32_t, int64_t>, int64_t>; ///< by exit and lane
+  int64_t lane(size_t tree) const { return int64_t(tree) % lanes; }
   size_t row(int32_t rank) const { return network.isSymmetric() ? 0 : size_t(rank); }
 
   const Network &network;
   const int64_t lanes;
-  std::vector<Numbers> exits; ///< by representative
+  std::vector<Numbers> used; ///< by representative
   int64_t senders = 0;
 };
 
@@ -69,7 +78,7 @@ class Writer {
 public:
   Writer(ModuleOp module, StringRef name, const Network &network, const Forest &forest,
          const TreeAlgorithm &trees)
-      : network(network), forest(forest), trees(trees), agents(network, trees.lanes),
+      : network(network), forest(forest), trees(trees), agents(network, forest, trees.lanes),
         start(module, name, trees.request, shapeOfRanks(network)),
         builder(start.getAlgorithm().getBody()), loc(start.getAlgorithm().getLoc()) {
     builder.setInsertionPointToEnd(&start.getAlgorithm().getBody().front());
@@ -147,7 +156,7 @@ private:
   }
 
   const Way &wayOf(const Tree &tree, int32_t rank) const {
-    return (tree.up ? network.out(rank) : network.in(rank))[size_t(tree.ways[size_t(rank)])];
+    return ::ccl::wayOf(network, tree, rank);
   }
 
   TreeMove moveOf(const Hop &hop) const {

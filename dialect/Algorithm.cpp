@@ -447,8 +447,6 @@ static LogicalResult verifyPlace(Operation *op, const PlaceRef &place, int64_t c
   return success();
 }
 
-/// Agents are few: a rank has thread blocks or lanes for them.
-
 /// What is wrong with the source's and the destination's agents of a move, if anything.
 static std::string faultOf(ArrayRef<int64_t> agents) {
   for (auto [i, agent] : llvm::enumerate(agents)) {

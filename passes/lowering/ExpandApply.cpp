@@ -6,6 +6,7 @@
 
 #include "dialect/Indexing.h"
 #include "passes/Passes.h"
+#include "passes/Pipelines.h"
 #include "passes/lowering/ApplyInliner.h"
 #include "passes/lowering/Specialize.h"
 #include "passes/lowering/StageAgents.h"
@@ -197,6 +198,11 @@ struct ExpandApply : impl::CclExpandApplyBase<ExpandApply> {
     AlgorithmOp source = stage ? implementationOf(apply, stage) : cast<AlgorithmOp>(named);
     if (!source || (stage && failed(bindRanks(apply, stage, source, *sizes))))
       return failure();
+    // What one of them asks for, all get.
+    if (auto asked = source->getAttrOfType<IntegerAttr>(slotsAttr))
+      if (auto known = algorithm->getAttrOfType<IntegerAttr>(slotsAttr);
+          !known || known.getInt() < asked.getInt())
+        algorithm->setAttr(slotsAttr, asked);
     ReductionKind mine = algorithm.getContract().getReduction();
     ReductionKind theirs = source.getContract().getReduction();
     if (theirs != ReductionKind::None && theirs != mine)

@@ -1,6 +1,8 @@
 //===- Candidates.cpp -----------------------------------------------------===//
 #include "passes/synthesis/Candidates.h"
 
+#include "passes/Pipelines.h"
+
 using namespace mlir;
 
 namespace ccl {
@@ -59,8 +61,13 @@ private:
     if (!generator.refuses(request.generator).empty() ||
         (isLinear && topology.ranks() > mostRanksOfAll))
       return;
-    if (OwningOpRef<ModuleOp> module = generate(context, generator, request.generator))
-      keep(std::move(module), generator.name.str(), 0);
+    OwningOpRef<ModuleOp> module = generate(context, generator, request.generator);
+    if (!module)
+      return;
+    // As it is simulated.
+    for (auto algorithm : module->getOps<AlgorithmOp>())
+      algorithm->setAttr(slotsAttr, Builder(&context).getI64IntegerAttr(request.slots));
+    keep(std::move(module), generator.name.str(), 0);
   }
 
   /// `us`: as simulated, or 0.

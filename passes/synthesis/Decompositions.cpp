@@ -34,15 +34,16 @@ bool Decomposer::handles(Collective collective) {
 
 /// Sets of axes that are not empty, and not all there are.
 std::vector<AxisSet> Decomposer::blocks(const AxisSet &left) const {
+  std::vector<size_t> axes; // few: those of one rank are in no set
+  for (size_t a = 0; a < left.size(); ++a)
+    if (left[a])
+      axes.push_back(a);
   std::vector<AxisSet> list;
-  for (uint32_t bits = 1; bits < (1u << left.size()); ++bits) {
+  for (uint64_t bits = 1; bits < uint64_t(1) << axes.size(); ++bits) {
     AxisSet block(left.size());
-    bool fits = true;
-    for (size_t a = 0; a < left.size(); ++a) {
-      block[a] = bits >> a & 1;
-      fits &= left[a] || !block[a];
-    }
-    if (fits && block != all)
+    for (size_t i = 0; i < axes.size(); ++i)
+      block[axes[i]] = bits >> i & 1;
+    if (block != all)
       list.push_back(block);
   }
   return list;

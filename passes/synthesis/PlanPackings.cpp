@@ -232,9 +232,9 @@ bool Packings::isTooLow(int32_t slack) const {
   double best = 0;
   for (const auto &[other, reached] : bySlack)
     best = std::max(best, reached.fluidGBps);
-  const auto *next = std::find(std::begin(slacks), std::end(slacks), slack);
-  for (const auto *at = next; at != std::end(slacks) && at < next + 2; ++at) {
-    auto before = bySlack.find(*at);
+  const size_t first = size_t(std::find(std::begin(slacks), std::end(slacks), slack) - slacks);
+  for (size_t at = first; at < std::min(first + 2, std::size(slacks)); ++at) {
+    auto before = bySlack.find(slacks[at]);
     if (before == bySlack.end() || before->second.fluidGBps >= tooLow * best)
       return false;
   }
@@ -344,7 +344,7 @@ size_t Packings::findMore(size_t like) {
       more.mostGBps = most(more.chunks);
     request.tell(fmt::format("trees: {}, for their order", more.chunks));
     Packing packing = pack(more, slack, /*thorough=*/true);
-    if (packing.height <= height && packing.fluidGBps >= enough)
+    if (packing.measure.error.empty() && packing.height <= height && packing.fluidGBps >= enough)
       kept.push_back(std::move(packing));
   }
   return kept.size();

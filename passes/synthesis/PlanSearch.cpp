@@ -253,8 +253,9 @@ std::shared_ptr<PlanProgram> PlanSearch::programOf(PlanShape shape, int64_t byte
   const Packing &packing = packingOf(shape);
   // Without latencies the best order does not depend on the size.
   std::shared_ptr<PlanProgram> &program = made[shape];
-  if (program && packing.latencyUs == 0)
+  if (program && (packing.latencyUs == 0 || madeFor[shape] == bytes))
     return program;
+  madeFor[shape] = bytes;
   std::string why;
   const double before = seconds.order + seconds.lower;
   std::optional<PlanProgram> fresh =
@@ -393,12 +394,16 @@ void PlanSearch::retry(const std::vector<PlanShape> &list, int64_t bytes) {
 }
 
 std::optional<PlanTrial> PlanSearch::best(int64_t bytes, double goalUs) {
+  const int32_t batches = leader ? leader->shape.batches : 1;
   leader.reset();
   scheduled.clear(), tried.clear();
   const bool late = request.isOver() && !made.empty();
-  for (auto &[shape, program] : made)
-    if (late && program)
+  for (const auto &[key, program] : made)
+    if (late && program) {
+      PlanShape shape = key;
+      shape.batches = shape.pieces == 1 ? batches : 1;
       judge(shape, program, bytes);
+    }
   if (late)
     return leader;
   attemptFlows(bytes, goalUs);

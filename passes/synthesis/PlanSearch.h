@@ -67,7 +67,7 @@ private:
   int64_t steps(const PlanShape &shape) const;
   bool isAllowed(const PlanShape &shape) const;
   bool isInTime(const PlanShape &shape) const;
-  /// The program of a shape, whatever its micro-batches; null: it is stuck.
+  /// The program of a shape, whatever its micro-batches; null: it cannot be lowered.
   std::shared_ptr<PlanProgram> programOf(PlanShape shape, int64_t bytes);
   void attempt(const PlanShape &shape, int64_t bytes);
   void retry(const std::vector<PlanShape> &list, int64_t bytes);
@@ -91,6 +91,7 @@ private:
   std::map<PlanShape, double> scheduled;
   std::set<PlanShape> tried; ///< for this size
   std::map<PlanShape, std::shared_ptr<PlanProgram>> made;
+  std::map<PlanShape, int64_t> madeFor; ///< bytes
 };
 
 } // namespace ccl

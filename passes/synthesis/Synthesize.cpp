@@ -146,6 +146,8 @@ private:
     request.limits = {int32_t(chunks), int32_t(height), 0, int32_t(pieces)};
     if (isStage && pieces == 0)
       request.limits.pieces = mostPiecesOfStages;
+    if (isStage)
+      request.limits.batches = 1; // all stages have the same
     if (isStage && chunks == 0)
       request.limits.chunks = mostChunksOfStages;
     request.seed = uint64_t(seed);
@@ -178,6 +180,7 @@ private:
       text += fmt::format("{}>{} {} {}", l.src, l.dst, l.bandwidth, l.latency);
       for (int32_t resource : l.resources)
         text += fmt::format(" r{}", resource);
+      text += "; ";
     }
     return text;
   }

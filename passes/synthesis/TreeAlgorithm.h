@@ -1,9 +1,9 @@
 //===- TreeAlgorithm.h - A forest as an L1 algorithm ---------------------------===//
 //
 // Every tree of a forest carries a chunk. Down trees, and paths, copy by `put`, up trees reduce by
-// stages. A rank has one agent for every link that leaves it: that waits for what it sends on
-// there, or reduces it as it sends it on. Others wait for what goes nowhere else, copy inside of
-// the rank, and reduce what is the rank's own. The order is that of solver/Order.h.
+// stages. A rank has an agent for every lane of a link that it sends over: that waits for what it
+// sends on there, or reduces it as it sends it on. Others wait for what goes nowhere else, copy
+// inside of the rank, and reduce what is the rank's own. The order is that of solver/Order.h.
 //
 // Where ranks are alike (Network::isSymmetric) each arc is one step of all ranks; otherwise the
 // moves are a table.

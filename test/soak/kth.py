@@ -126,6 +126,9 @@ def judge(status, reason, counted):
         # The loader speaks for itself.
         if status == 127 and "error while loading shared libraries" in reason:
             return ""
+        # So does libgfortran, which the LP solver's BLAS brings along, before main.
+        if status == 1 and "Operating system error" in reason and "Memory allocation" in reason:
+            return ""
         return f"status {status}"
     if status == 3 and not reason:
         return "status 3 without a reason"

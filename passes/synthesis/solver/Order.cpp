@@ -149,8 +149,8 @@ public:
       : graph(graph), forwards(forwards), keys(keys), start(graph.size(), 0), end(graph.size(), 0),
         missing(graph.size(), 0), free(size_t(network.limits()), 0),
         idleFrom(free.size() * size_t(lanes), 0), waiting(idleFrom.size()), sent(idleFrom.size()),
-        openFrom(idleFrom.size(), 0), channels(forwards ? size_t(graph.numChannels()) : 0),
-        room(graph.room()) {}
+        landed(idleFrom.size(), 0), openFrom(idleFrom.size(), 0),
+        channels(forwards ? size_t(graph.numChannels()) : 0), room(graph.room()) {}
 
   void run() {
     for (size_t hop = 0; hop < graph.size(); ++hop)
@@ -306,10 +306,8 @@ private:
       return arrive(hop, time);
     end[hop] = time;
     const size_t agent = size_t(graph.agent(hop));
-    std::deque<size_t> &open = sent[agent];
-    while (!open.empty() && end[open.front()] > 0) {
-      const size_t first = open.front();
-      open.pop_front();
+    while (landed[agent] < sent[agent].size() && end[sent[agent][landed[agent]]] > 0) {
+      const size_t first = sent[agent][landed[agent]++];
       openFrom[agent] = std::max(openFrom[agent], end[first]);
       arrive(first, openFrom[agent]);
     }
@@ -339,7 +337,8 @@ private:
   // By agent: the limit that it sends to first, and lane.
   std::vector<double> idleFrom;
   std::vector<std::priority_queue<Task>> waiting;
-  std::vector<std::deque<size_t>> sent; ///< and not known to be there
+  std::vector<std::vector<size_t>> sent; ///< what has to be there in this order
+  std::vector<size_t> landed;            ///< how many of these are
   std::vector<double> openFrom;
   std::vector<Channel> channels;
   std::vector<int32_t> woken;

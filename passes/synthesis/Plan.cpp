@@ -59,7 +59,7 @@ public:
       search(network, packings);
     if (report.error.empty())
       takeModules();
-    report.stopped = request.isOver();
+    report.stopped |= request.isOver();
     return std::move(report);
   }
 
@@ -106,6 +106,7 @@ private:
       std::optional<PlanTrial> best =
           search.best(request.bytes[i], model::timeBound(lines, request.bytes[i]));
       report.simulated = search.getSimulated(), report.rejected = search.getRejected();
+      report.stopped |= search.hasSkipped();
       if (!best) {
         report.error = search.getError(), report.broken = true;
         return;

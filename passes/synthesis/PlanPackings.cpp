@@ -7,6 +7,8 @@
 
 #include <fmt/format.h>
 
+#include <cmath>
+
 #include <algorithm>
 
 namespace ccl {
@@ -319,6 +321,9 @@ std::string Packings::find() {
   any.trees.push_back({int32_t(request.generator.root), false}); // 0 where no rank is special
   if (std::string wrong = any.check(network); !wrong.empty())
     return wrong;
+  if (isPersonal(request.generator.collective) && trees({1}) * network.ranks() > double(mostArcs))
+    return fmt::format("{} ranks: a path for each is looked for among at most {}", network.ranks(),
+                       int64_t(std::sqrt(double(mostArcs))));
   for (std::string (Packings::*step)() : {&Packings::exploreAll, &Packings::improve})
     if (std::string wrong = (this->*step)(); !wrong.empty())
       return wrong;

@@ -15,6 +15,8 @@ static constexpr uint64_t mostKept = 1 << 16;
 static constexpr int32_t mostPieces = 256, mostAgents = 4;
 /// Of flows: agents of a link, micro-batches, and moves in all of these that are simulated.
 static constexpr size_t mostFlows = 4;
+/// Launches do not cut chunks into smaller slices (bytes) unless they are told to.
+static constexpr int64_t leastSlice = 4096;
 static constexpr double asExpected = 1.03;
 static constexpr int32_t mostFlowAgents = 256, mostBatches = 1024;
 static constexpr int64_t mostFlowMoves = int64_t(1) << 22, mostFlowSteps = int64_t(1) << 16;
@@ -52,6 +54,10 @@ double PlanSearch::estimate(const PlanShape &shape, int64_t bytes) const {
          (packing.height - 1) * (hop + message + model.syncUs);
 }
 
+double PlanSearch::bytesOfChunk(const PlanShape &shape) const {
+  return double(size) / packingOf(shape).allChunks;
+}
+
 /// Moves that are written.
 int64_t PlanSearch::steps(const PlanShape &shape) const {
   const int64_t trees = int64_t(packingOf(shape).forest.trees.size());
@@ -63,16 +69,20 @@ bool PlanSearch::isAllowed(const PlanShape &shape) const {
   return shape.pieces >= 1 && shape.agents >= 1 && (shape.slots > 0) == reduces() &&
          shape.pieces <= (limits.pieces > 0 ? limits.pieces : mostPieces) &&
          shape.agents <= (limits.agents > 0 ? limits.agents : mostAgents) &&
+         (shape.pieces == 1 ||
+          bytesOfChunk(shape) >= double(shape.pieces * request.elementBytes)) &&
          (shape.pieces == 1 || steps(shape) <= (network.isSymmetric() ? mostSteps : mostRows));
 }
 
 /// Whether it should be done before the deadline, as fast as the one before. What has begun is not
 /// interrupted.
-bool PlanSearch::isInTime(const PlanShape &shape) const {
+bool PlanSearch::isInTime(const PlanShape &shape) {
   if (request.deadline == std::chrono::steady_clock::time_point::max())
     return true;
   const std::chrono::duration<double> left = request.deadline - std::chrono::steady_clock::now();
-  return secondsPerStep * double(steps(shape)) <= left.count();
+  const bool fits = secondsPerStep * double(steps(shape)) <= left.count();
+  skipped |= !fits;
+  return fits;
 }
 
 /// Each packing in the fewest pieces that are about as good as any, by the formula. That takes the
@@ -297,7 +307,8 @@ bool PlanSearch::isAllowedFlow(const PlanShape &shape) const {
   // Where ranks are alike the moves of one are simulated.
   return shape.agents >= 1 && (limits.agents == 0 || shape.agents <= limits.agents) &&
          shape.batches <= batches &&
-         (shape.batches == 1 || steps(shape) * shape.batches <= mostFlowMoves) &&
+         (shape.batches == 1 || (steps(shape) * shape.batches <= mostFlowMoves &&
+                                 bytesOfChunk(shape) >= double(shape.batches * leastSlice))) &&
          steps(shape) <= mostFlowSteps;
 }
 
@@ -397,6 +408,7 @@ std::optional<PlanTrial> PlanSearch::best(int64_t bytes, double goalUs) {
   const int32_t batches = leader ? leader->shape.batches : 1;
   leader.reset();
   scheduled.clear(), tried.clear();
+  size = bytes;
   const bool late = request.isOver() && !made.empty();
   for (const auto &[key, program] : made)
     if (late && program) {

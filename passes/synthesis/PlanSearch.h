@@ -33,6 +33,8 @@ public:
 
   const std::string &getError() const { return error; }
   int64_t getSimulated() const { return simulated; }
+  /// Whether something was not tried because it would have taken longer than there was time.
+  bool hasSkipped() const { return skipped; }
   /// Shapes that are stuck, or that the proof refuses.
   int64_t getRejected() const { return rejected; }
 
@@ -66,7 +68,8 @@ private:
   std::vector<PlanShape> neighbours(const PlanShape &shape) const;
   int64_t steps(const PlanShape &shape) const;
   bool isAllowed(const PlanShape &shape) const;
-  bool isInTime(const PlanShape &shape) const;
+  bool isInTime(const PlanShape &shape);
+  double bytesOfChunk(const PlanShape &shape) const;
   /// The program of a shape, whatever its micro-batches; null: it cannot be lowered.
   std::shared_ptr<PlanProgram> programOf(PlanShape shape, int64_t bytes);
   void attempt(const PlanShape &shape, int64_t bytes);
@@ -84,6 +87,8 @@ private:
   PlanSeconds &seconds;
   std::string error;
   int64_t simulated = 0, rejected = 0;
+  int64_t size = 0; ///< bytes that are planned for
+  bool skipped = false;
 
   std::optional<PlanTrial> leader; ///< of this size
   double secondsPerStep = 0;       ///< of the last program that was made

@@ -6,6 +6,7 @@ much.
 
     plan s, proof s, sim s   of the whole command, and of these two phases in it
     MiB                      the most memory of that process
+    pcs, m                   pieces of a chunk, micro-batches
     fluid, simulated         percent of the exact bound (all_reduce on meshes: also in units of the
                              best reduce_scatter followed by the best all_gather)
     wrong                    elements that differ from a straightforward reference when the plan is
@@ -71,6 +72,56 @@ CASES = [
     Case("torus:16x16x16", AG, 100, 99, 10, mebibytes=2048, one_rank=True),
     Case("dgx-h100:2048", AR, 100, 99, 10, mebibytes=2048, one_rank=True),
 ]
+
+
+def ndv2(boxes, single, double, nic, latency, nic_latency):
+    """NDv2 as peers' cost models see it: GB/s of one and of two NVLinks and of a box' only NIC, and
+    latencies in us. NVLink meshes; the NICs meet in a switch, two of them back to back."""
+    singles = [(0, 1), (0, 2), (1, 3), (2, 6), (3, 7), (4, 5), (4, 6), (5, 7)]
+    doubles = [(0, 3), (0, 4), (1, 2), (1, 5), (2, 3), (4, 7), (5, 6), (6, 7)]
+    lines = [f'ccl.switch "nic{b}.{way}" kind "nic"' for b in range(boxes) for way in ("out", "in")]
+    if boxes > 2:
+        lines.append('ccl.switch "network"')
+
+    def link(src, dst, bandwidth, us=0.0):
+        lines.append(f"ccl.link {src} to {dst} bandwidth {bandwidth:.6f} latency {us:.1f}")
+
+    for b in range(boxes):
+        for pairs, bandwidth in ((singles, single), (doubles, double)):
+            for i, j in pairs:
+                link(8 * b + i, 8 * b + j, bandwidth, latency)
+                link(8 * b + j, 8 * b + i, bandwidth, latency)
+        for gpu in range(8 * b, 8 * b + 8):
+            link(gpu, f'"nic{b}.out"', 1e6)
+            link(f'"nic{b}.in"', gpu, 1e6)
+        link(f'"nic{b}.out"', '"network"' if boxes > 2 else f'"nic{1 - b}.in"', nic, nic_latency)
+        if boxes > 2:
+            link('"network"', f'"nic{b}.in"', nic)
+    return (f"ccl.topology @ndv2 ranks(node = {boxes}, gpu = 8) {{\n" + "\n".join(lines) + "\n}\n")
+
+
+def dgx2(bandwidth, latency, between):
+    """Two DGX-2 as TE-CCL sees them: all GPUs of a box on one switch, the two switches joined."""
+    lines = [f"32 34 66", "32 33 {0}\n33 32 {0}".format(between)]
+    for gpu in range(32):
+        lines.append(f"{gpu} {32 + gpu // 16} {bandwidth}\n{32 + gpu // 16} {gpu} {bandwidth}")
+    return "\n".join(lines) + "\n"
+
+
+def peer_cases(folder):
+    """In the peers' own cost models, with their costs and sizes."""
+    taccl = (1000 / 46, 1000 / 23, 1000 / 105, 0.7, 2.6)  # us a megabyte, its topology file
+    teccl = (25, 50, 12.5, 0.7, 1.3)
+    for name, text, model, size, simulated, seconds, peer in (
+            ("ndv2 x2", ndv2(2, *taccl), "taccl", "16000000", 97, 2, "TACCL 88.9, 7.7 s"),
+            ("ndv2 x4", ndv2(4, *taccl), "taccl", "32000000", 98, 2, "TACCL 95.2, 85 s"),
+            ("ndv2 x4", ndv2(4, *teccl), "teccl", GIB, 98, 5, "TE-CCL 92.3, 222 s"),
+            ("dgx2 x2", dgx2(125, 0.35, 100), "teccl", GIB, 99, 5, "TE-CCL 100, 2,700 s")):
+        file = folder / f"{name}-{model}".replace(" ", "-")
+        file = file.with_suffix(".txt" if text[0].isdigit() else ".mlir")
+        file.write_text(text)
+        yield Case(str(file), AG, 0, simulated, seconds, peer, size, ("--model", model),
+                   name=f"{name}, model {model}")
 
 
 def irregular(seed):
@@ -139,8 +190,7 @@ def halves(ccl, case):
 def execute(ccl, file, plan):
     if plan["ranks"] > MOST_EXECUTED:
         return "-"
-    slots = ["--slots", str(plan["min_slots"])] if plan["min_slots"] > 2 else []
-    result = call([ccl, "run", str(file), "--count", "1,1001", "--iters", "1", "--json", *slots])
+    result = call([ccl, "run", str(file), "--count", "1,1001", "--iters", "1", "--json"])
     if result.returncode:
         return (result.stderr.strip().splitlines() or ["?"])[0]
     return str(sum(json.loads(line)["wrong"] for line in result.stdout.splitlines()))
@@ -177,7 +227,7 @@ def misses(case, plan, in_halves, wrong, rank_seconds):
 
 HEADER = (f"{'topology':<28} {'collective':<14} {'bytes':>6} {'plan s':>7} {'proof s':>7} "
           f"{'sim s':>6} {'MiB':>6} {'fluid':>7} {'simul.':>7} {'height':>6} {'k':>3} {'pcs':>4} "
-          f"{'wrong':>5}  peer; what is missed")
+          f"{'m':>5} {'wrong':>5}  peer; what is missed")
 
 
 def measure(ccl, case, folder):
@@ -207,7 +257,7 @@ def measure(ccl, case, folder):
     print(f"{start}{plan['plan_seconds']:>7.2f} {seconds['prove']:>7.2f} "
           f"{seconds['simulate']:>6.2f} {plan['peak_MiB']:>6.0f} {100 * plan['fluid_ratio']:>7.2f} "
           f"{100 * plan['ratio']:>7.2f} {plan['height']:>6} {plan['k']:>3} {plan['pieces']:>4} "
-          f"{wrong[:5]:>5}  {'; '.join(notes)}", flush=True)
+          f"{plan['micro_batches']:>5} {wrong[:5]:>5}  {'; '.join(notes)}", flush=True)
     return not missed
 
 
@@ -220,7 +270,7 @@ def main():
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
         print(HEADER)
-        cases = [*CASES, *irregular_cases(folder)]
+        cases = [*CASES, *peer_cases(folder), *irregular_cases(folder)]
         rows = [measure(arguments.ccl, case, folder) for case in cases
                 if not arguments.parts or any(
                     part in f"{case.title()} {case.collective}" for part in arguments.parts)]

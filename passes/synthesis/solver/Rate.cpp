@@ -53,7 +53,17 @@ public:
     double room = 0;
     for (const ArcClass &c : classes)
       room = std::max(room, 1 / perTime(c));
-    std::vector<double> times = changes(least, least + room);
+    // Speeds may be far apart: not all changes are listed before most of them are out of question.
+    double from = least, to = least + room;
+    while (countChanges(from, to) > mostListed && !isLate()) {
+      const double middle = from + (to - from) / 2;
+      if (middle <= from || middle >= to)
+        break;
+      (isEnough(middle) ? to : from) = middle;
+    }
+    if (countChanges(from, to) > mostListed)
+      return from * 1000 / fabric.unit; // late
+    std::vector<double> times = changes(from, to);
     size_t low = 0, high = times.size() - 1; // that is enough
     while (low < high && !isLate()) {
       const size_t middle = low + (high - low) / 2;
@@ -113,9 +123,18 @@ private:
     return true;
   }
 
+  static constexpr double mostListed = 1 << 20;
+
   /// Arcs of one root's trees that a class takes in a unit of time.
   double perTime(const ArcClass &c) const {
     return double(c.capacity) * double(c.members) / double(images);
+  }
+
+  double countChanges(double from, double to) const {
+    double count = 0;
+    for (const ArcClass &c : classes)
+      count += (to - from) * perTime(c);
+    return count;
   }
 
   /// Times from `from` to `to` at which a class can take one more, and both.

@@ -90,3 +90,15 @@ TEST_CASE("requests that make no sense") {
   CHECK(problem.check(named("ring:4")) == "root 4 is no rank of 0 to 3");
   CHECK(problem.check(networks::ranks({1})) == "one rank needs no trees");
 }
+
+TEST_CASE("speeds that are far apart") {
+  for (double fast : {1e3, 1e6, 1e9}) {
+    CAPTURE(fast);
+    Topology t;
+    t.axes = {{"x", 2}};
+    t.links = {{0, 1, 1, 0, {}}, {1, 0, fast, 0, {}}};
+    solver::RateProblem problem;
+    problem.symmetric = false;
+    CHECK(solver::leastTime(t, problem) == doctest::Approx(1000));
+  }
+}

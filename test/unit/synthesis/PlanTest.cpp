@@ -241,3 +241,16 @@ TEST_CASE("two NDv2 boxes with TACCL's costs, a megabyte a rank") {
   CHECK(report.sizes.front().boundUs == doctest::Approx(840).epsilon(0.01));
   CHECK(report.sizes.front().ratio() > 0.9);
 }
+
+TEST_CASE("nothing is cut into more parts than it has elements, or than launches make") {
+  const model::Topology topology = slowRing(6);
+  for (int64_t bytes : {1, 100, 20'000}) {
+    CAPTURE(bytes);
+    PlanRequest wanted = request(topology, Collective::AllReduce, {bytes});
+    wanted.limits.pieces = 0;
+    const PlanReport report = planned(topology, wanted);
+    const PlannedAlgorithm &algorithm = report.algorithms.front();
+    CHECK(algorithm.pieces <= std::max<int64_t>(bytes / 4, 1));
+    CHECK(algorithm.batches <= std::max<int64_t>(bytes / 4096, 1));
+  }
+}

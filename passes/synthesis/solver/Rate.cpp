@@ -61,8 +61,9 @@ public:
         break;
       (isEnough(middle) ? to : from) = middle;
     }
-    if (countChanges(from, to) > mostListed)
-      return from * 1000 / fabric.unit; // late
+    // Late, or messages are too many to tell one more from one less.
+    if (countChanges(from, to) > mostListed || countChanges(0, to) > mostCounted)
+      return from * 1000 / fabric.unit;
     std::vector<double> times = changes(from, to);
     size_t low = 0, high = times.size() - 1; // that is enough
     while (low < high && !isLate()) {
@@ -123,7 +124,7 @@ private:
     return true;
   }
 
-  static constexpr double mostListed = 1 << 20;
+  static constexpr double mostListed = 1 << 20, mostCounted = double(int64_t(1) << 52);
 
   /// Arcs of one root's trees that a class takes in a unit of time.
   double perTime(const ArcClass &c) const {

@@ -92,13 +92,17 @@ TEST_CASE("requests that make no sense") {
 }
 
 TEST_CASE("speeds that are far apart") {
-  for (double fast : {1e3, 1e6, 1e9}) {
-    CAPTURE(fast);
-    Topology t;
-    t.axes = {{"x", 2}};
-    t.links = {{0, 1, 1, 0, {}}, {1, 0, fast, 0, {}}};
-    solver::RateProblem problem;
-    problem.symmetric = false;
-    CHECK(solver::leastTime(t, problem) == doctest::Approx(1000));
-  }
+  for (double slow : {1.0, 1e-6})
+    for (double fast : {1e3, 1e6, 1e9}) {
+      CAPTURE(slow);
+      CAPTURE(fast);
+      Topology t;
+      t.axes = {{"x", 2}};
+      t.switches.resize(2); // one on each way
+      t.links = {
+          {0, 2, slow, 0, {}}, {2, 1, fast, 0, {}}, {1, 3, fast, 0, {}}, {3, 0, fast, 0, {}}};
+      RateProblem problem;
+      problem.symmetric = false;
+      CHECK(leastTime(t, problem) == doctest::Approx(1000 / slow));
+    }
 }

@@ -418,7 +418,8 @@ std::optional<PlanTrial> PlanSearch::best(int64_t bytes, double goalUs) {
     }
   if (late)
     return leader;
-  attemptFlows(bytes, goalUs);
+  if (request.limits.batches != 1)
+    attemptFlows(bytes, goalUs);
   // In a hurry: first what is soon made.
   if (request.deadline != std::chrono::steady_clock::time_point::max() && made.empty())
     attempt({promising(bytes).front().packing, 1, 1, reduces() ? request.slots : 0}, bytes);

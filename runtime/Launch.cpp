@@ -153,7 +153,9 @@ llvm::Expected<RankFacts> findFacts(const Plan &plan, int64_t rank) {
   return facts;
 }
 
-int64_t worthwhileBatches(int64_t chunkBytes) { return chunkBytes / 4096; }
+int64_t worthwhileBatches(int64_t chunkBytes, bool areMeant) {
+  return chunkBytes / (areMeant ? 64 << 10 : 4 << 10);
+}
 
 llvm::Expected<Cut> chooseCut(const Plan &plan, const RankFacts &facts, int64_t count,
                               int64_t slotBytes, int64_t atLeast) {
@@ -182,7 +184,7 @@ llvm::Expected<Cut> chooseCut(const Plan &plan, const RankFacts &facts, int64_t 
                          : plan.pipelineStages > 1 ? 2 * plan.pipelineStages
                                                    : 1;
   if (atLeast == 0 || plan.microBatches == 0)
-    m = std::max(m, std::min(wanted, worthwhileBatches(longest * bytes)));
+    m = std::max(m, std::min(wanted, worthwhileBatches(longest * bytes, plan.microBatches > 0)));
   cut.microBatches = std::max(m, atLeast);
   cut.stride = roundUp((longest - 1) / cut.microBatches + 1, alignment);
   return cut;

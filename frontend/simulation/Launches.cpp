@@ -38,7 +38,7 @@ static bool isStaged(const model::RankProgram &rank) {
 int64_t defaultBatches(const model::Program &program, const model::Contract &contract,
                        int64_t count, int64_t elementBytes, int64_t wanted) {
   const int64_t longest = model::longestChunk(count, contract.chunks) * elementBytes;
-  const int64_t least = std::max<int64_t>(std::min(wanted, worthwhileBatches(longest)), 1);
+  const int64_t least = std::max<int64_t>(std::min(wanted, worthwhileBatches(longest, true)), 1);
   if (std::none_of(program.ranks.begin(), program.ranks.end(), isStaged))
     return least;
   const int64_t slot = MemberOptions().slotBytes;

@@ -137,7 +137,8 @@ TEST_CASE("cuts without slots and with stages") {
   CHECK(llvm::cantFail(cutOf(plan, 0, 64)).microBatches == 1);
   plan.microBatches = 9; // what the algorithm wants comes before
   CHECK(llvm::cantFail(cutOf(plan, 1 << 26, 64)).microBatches == 9);
-  CHECK(llvm::cantFail(cutOf(plan, 4 * 2048, 64)).microBatches == 2);
+  CHECK(llvm::cantFail(cutOf(plan, 4 * 32768, 64)).microBatches == 2); // of 64 KiB
+  CHECK(llvm::cantFail(cutOf(plan, 4 * 2048, 64)).microBatches == 1);
   useSlots(plan);
   plan.maxCount = 1000;
   CHECK(llvm::toString(cutOf(plan, 1, 1024).takeError()).find("at least 4000 bytes") !=

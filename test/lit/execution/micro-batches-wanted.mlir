@@ -1,8 +1,8 @@
 // What an algorithm wants is what a launch, and a simulation, takes: unless slices of a chunk would
-// be below 4 KiB, or another number is asked for.
+// be below 64 KiB, or another number is asked for.
 // RUN: ccl sim %s --topology ring:2 --bytes 1M --json | FileCheck %s --check-prefix=SIX
 // SIX: "micro_batches":6
-// RUN: ccl sim %s --topology ring:2 --bytes 32K --json | FileCheck %s --check-prefix=FOUR
+// RUN: ccl sim %s --topology ring:2 --bytes 512K --json | FileCheck %s --check-prefix=FOUR
 // FOUR: "micro_batches":4
 // RUN: ccl sim %s --topology ring:2 --bytes 4K --json | FileCheck %s --check-prefix=ONE
 // ONE: "micro_batches":1

@@ -259,7 +259,7 @@ LogicalResult generate(AlgorithmOp algorithm, const CompileOptions &options, Pla
   plan.hash = hashHex(programText(algorithm, plan, host));
   const std::string key = plan.slice.empty() ? plan.hash : hashHex(transfersText(plan, host));
   plan.pipelineStages = 1;
-  if (auto stages = algorithm->getAttrOfType<IntegerAttr>("ccl.stages"))
+  if (auto stages = algorithm->getAttrOfType<IntegerAttr>(stagesAttr))
     plan.pipelineStages = int32_t(stages.getInt());
 
   plan.microBatches = getMicroBatches(algorithm);

@@ -1,6 +1,7 @@
-//===- Assembly.h - Custom assembly directives shared by the ops ------------===//
+//===- Assembly.h - What the files of the ops share -------------------------===//
 //
-// Private to dialect/*.cpp. Each pair parseX/printX backs `custom<X>` in ODS.
+// Private to dialect/*.cpp. Custom assembly directives: each pair parseX/printX backs `custom<X>`
+// in ODS.
 //===----------------------------------------------------------------------===//
 #pragma once
 
@@ -8,6 +9,8 @@
 
 namespace ccl {
 using Unresolved = mlir::OpAsmParser::UnresolvedOperand;
+using Effects =
+    llvm::SmallVectorImpl<mlir::SideEffects::EffectInstance<mlir::MemoryEffects::Effect>>;
 
 // [i, j]
 mlir::ParseResult parsePlace(mlir::OpAsmParser &p, mlir::AffineMapAttr &map,

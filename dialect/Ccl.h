@@ -114,8 +114,17 @@ inline model::Role toModel(BufferRole r) { return model::Role(uint32_t(r)); }
 
 /// On algorithms: how many micro-batches a launch takes that asks for none.
 constexpr llvm::StringLiteral microBatchesAttr = "ccl.micro_batches";
+/// Of an algorithm: its data channels have at least so many slots.
+constexpr llvm::StringLiteral slotsAttr = "ccl.slots";
+constexpr int64_t maxSlots = 1024;
+/// Of an algorithm whose pipelines are flattened: how many stages they had, at most.
+constexpr llvm::StringLiteral stagesAttr = "ccl.stages";
 /// That number; 0: the launch decides.
 int64_t getMicroBatches(AlgorithmOp algorithm);
+/// The number behind `slotsAttr`; 0: none.
+int64_t getSlots(AlgorithmOp algorithm);
+/// At least so many from now on.
+void raiseSlots(AlgorithmOp algorithm, int64_t slots);
 /// On expanded pipelines: the first agent of each stage, and the number of all.
 constexpr llvm::StringLiteral stageAgentsAttr = "ccl.stage_agents";
 

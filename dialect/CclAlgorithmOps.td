@@ -64,6 +64,7 @@ def Ccl_AlgorithmOp : Ccl_Op<"algorithm", [
     - C6: `lowered` goes with buffers and nothing else, and with programs of which every
       rank has one.
     - C7: `ccl.micro_batches`, the number that a launch takes by default, is at least 1.
+    - C8: `ccl.slots`, the least that data channels get, is from 1 to 1024.
   }];
   let arguments = (ins SymbolNameAttr:$sym_name, TypeAttrOf<FunctionType>:$function_type,
                        Ccl_Contract:$contract, OptionalAttr<FlatSymbolRefAttr>:$topology,

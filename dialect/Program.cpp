@@ -15,8 +15,6 @@ using namespace ccl;
 
 namespace ccl {
 
-using Effects = SmallVectorImpl<SideEffects::EffectInstance<MemoryEffects::Effect>>;
-
 //===----------------------------------------------------------------------===//
 // ccl.program
 //===----------------------------------------------------------------------===//

@@ -11,9 +11,6 @@
 
 namespace ccl {
 
-/// Of an algorithm: data channels have at least so many slots.
-constexpr llvm::StringLiteral slotsAttr = "ccl.slots";
-
 /// Options of `ccl-lower-to-program`.
 struct LoweringOptions {
   std::map<std::string, int64_t> sizes; ///< size parameters by name

@@ -153,9 +153,9 @@ llvm::Expected<RankFacts> findFacts(const Plan &plan, int64_t rank) {
   return facts;
 }
 
-int64_t worthwhileBatches(int64_t chunkBytes, bool areMeant) {
-  return chunkBytes / (areMeant ? 64 << 10 : 4 << 10);
-}
+/// Slices below cost more in waits than what the overlap of stages gives, where nothing is known
+/// about links.
+static constexpr int64_t leastStageSlice = 4 << 10;
 
 llvm::Expected<Cut> chooseCut(const Plan &plan, const RankFacts &facts, int64_t count,
                               int64_t slotBytes, int64_t atLeast) {
@@ -180,11 +180,12 @@ llvm::Expected<Cut> chooseCut(const Plan &plan, const RankFacts &facts, int64_t 
   }
   maxStride = maxStride / alignment * alignment;
   int64_t m = (longest - 1) / maxStride + 1;
-  const int64_t wanted = plan.microBatches > 0     ? plan.microBatches
-                         : plan.pipelineStages > 1 ? 2 * plan.pipelineStages
-                                                   : 1;
-  if (atLeast == 0 || plan.microBatches == 0)
-    m = std::max(m, std::min(wanted, worthwhileBatches(longest * bytes, plan.microBatches > 0)));
+  // A number that is asked for comes before what the algorithm has in mind, not before what its
+  // stages need at least.
+  if (plan.microBatches > 0 && atLeast == 0)
+    m = std::max(m, std::min(plan.microBatches, longest * bytes / model::leastSliceBytes));
+  else if (plan.microBatches == 0 && plan.pipelineStages > 1)
+    m = std::max(m, std::min<int64_t>(2 * plan.pipelineStages, longest * bytes / leastStageSlice));
   cut.microBatches = std::max(m, atLeast);
   cut.stride = roundUp((longest - 1) / cut.microBatches + 1, alignment);
   return cut;

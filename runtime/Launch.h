@@ -32,10 +32,6 @@ struct Cut {
   int64_t microBatches = 1;
   int64_t stride = 0;
 };
-/// Slices of a chunk below 4 KiB cost more in waits than the overlap of stages gives. Where an
-/// algorithm says how many are meant (`ccl.micro_batches`), for links that its machine has, they
-/// are those of 64 KiB: below, messages cost more than what they carry.
-int64_t worthwhileBatches(int64_t chunkBytes, bool areMeant);
 /// Every slice of `plan.maxCount` chunks fits a slot of `slotBytes`; `atLeast` micro-
 /// batches. Fails if a slot cannot hold even one element of each chunk.
 llvm::Expected<Cut> chooseCut(const Plan &plan, const RankFacts &facts, int64_t count,

@@ -56,4 +56,13 @@ struct Program {
   std::vector<RankProgram> ranks;
 };
 
+/// Whether some channel has slots.
+inline bool isStaged(const Program &program) {
+  for (const RankProgram &rank : program.ranks)
+    for (const Channel &channel : rank.channels)
+      if (channel.slots > 0)
+        return true;
+  return false;
+}
+
 } // namespace ccl::model

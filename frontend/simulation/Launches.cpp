@@ -2,7 +2,6 @@
 #include "frontend/simulation/Launches.h"
 
 #include "frontend/picture/Page.h"
-#include "runtime/Launch.h"
 #include "runtime/Member.h"
 
 #include <algorithm>
@@ -30,16 +29,11 @@ std::optional<model::CostModel> makeModel(const ModelRequest &request,
   return makeModel(request, nccl ? nccl->nodes : 1);
 }
 
-static bool isStaged(const model::RankProgram &rank) {
-  return std::any_of(rank.channels.begin(), rank.channels.end(),
-                     [](const model::Channel &channel) { return channel.slots > 0; });
-}
-
 int64_t defaultBatches(const model::Program &program, const model::Contract &contract,
                        int64_t count, int64_t elementBytes, int64_t wanted) {
   const int64_t longest = model::longestChunk(count, contract.chunks) * elementBytes;
-  const int64_t least = std::max<int64_t>(std::min(wanted, worthwhileBatches(longest, true)), 1);
-  if (std::none_of(program.ranks.begin(), program.ranks.end(), isStaged))
+  const int64_t least = std::max<int64_t>(std::min(wanted, longest / model::leastSliceBytes), 1);
+  if (!model::isStaged(program))
     return least;
   const int64_t slot = MemberOptions().slotBytes;
   return std::max((longest + slot - 1) / slot, least);

@@ -231,13 +231,17 @@ private:
            });
   }
 
-  /// Whether `count` chunks from the place on lie along the callee's last chunk axis.
+  /// Whether `count` chunks from a linear one on lie along the callee's last chunk axis.
+  static bool isInRow(Value buffer, int64_t chunk, int64_t count) {
+    const int64_t last = buffer.getDefiningOp<BufferOp>().getChunkShape()->back();
+    return chunk % last + count <= last;
+  }
   static bool isInRow(const PlaceRef &place, int64_t count) {
     auto theirs = place.base.getDefiningOp<BufferOp>();
     if (theirs.getNumChunkAxes() == 1)
       return true;
     auto last = dyn_cast<AffineConstantExpr>(place.map.getResults().back());
-    return last && last.getValue() + count <= theirs.getChunkShape()->back();
+    return last && isInRow(place.base, last.getValue(), count);
   }
 
   LogicalResult inlineMove(Operation &op, OpBuilder &b, ValueRange groupIvs) {
@@ -254,7 +258,8 @@ private:
       PlaceRef src = mapPlace(move.src, i, groupIvs), dst = mapPlace(move.dst, i, groupIvs);
       int64_t count = whole ? move.count : 1;
       // Input and output of the callee are one place here.
-      if (src.base == dst.base && src.map == dst.map && src.operands == dst.operands)
+      if (!move.reduce && src.base == dst.base && src.map == dst.map &&
+          src.operands == dst.operands)
         continue;
       auto create = [&](auto tag) {
         using Op = decltype(tag);
@@ -315,13 +320,16 @@ private:
     const int64_t columns = op.getAgents() ? op.getAgents()->getShapedType().getDimSize(1) : 0;
     std::vector<int64_t> rows, agents;
     ArrayRef<int64_t> in = op.getRows();
+    SmallVector<bool> keeps; // by buffer
+    for (Value v : op.getBuffers())
+      keeps.push_back(keepsAdjacent({v, {}, {}}));
     for (size_t i = 0; i < in.size(); i += ScheduleOp::rowSize) {
       ArrayRef<int64_t> row = in.slice(i, ScheduleOp::rowSize);
       const size_t number = i / ScheduleOp::rowSize;
-      auto isAdjacent = [&](int64_t buffer) {
-        return keepsAdjacent({op.getBuffers()[buffer], {}, {}});
+      auto isAdjacent = [&](int64_t buffer, int64_t chunk) {
+        return keeps[buffer] && isInRow(op.getBuffers()[buffer], chunk, row[8]);
       };
-      const bool whole = row[8] == 1 || (isAdjacent(row[3]) && isAdjacent(row[6]));
+      const bool whole = row[8] == 1 || (isAdjacent(row[3], row[4]) && isAdjacent(row[6], row[7]));
       for (int64_t g = 0; g < groupCount; ++g)
         for (int64_t part = 0; part < (whole ? 1 : row[8]); ++part) {
           SmallVector<int64_t> out(row.begin(), row.end());
@@ -329,7 +337,8 @@ private:
           if (failed(mapRowSide(op, number, out, 2, g)) ||
               failed(mapRowSide(op, number, out, 5, g)))
             return failure();
-          if (out[2] == out[5] && buffers[out[3]] == buffers[out[6]] && out[4] == out[7])
+          if (out[1] == 0 && out[2] == out[5] && buffers[out[3]] == buffers[out[6]] &&
+              out[4] == out[7])
             continue; // input and output of the callee are one place here
           rows.insert(rows.end(), out.begin(), out.end());
           if (op.getAgents()) {

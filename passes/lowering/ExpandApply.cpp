@@ -6,7 +6,6 @@
 
 #include "dialect/Indexing.h"
 #include "passes/Passes.h"
-#include "passes/Pipelines.h"
 #include "passes/lowering/ApplyInliner.h"
 #include "passes/lowering/Specialize.h"
 #include "passes/lowering/StageAgents.h"
@@ -59,25 +58,20 @@ struct ExpandApply : impl::CclExpandApplyBase<ExpandApply> {
     AxisStates axes = AxisStates::of(algorithm);
     bool any = false;
     SmallVector<PipelineOp> pipelines;
-    auto expandIn = [&](Block &block) {
-      for (ApplyOp apply : llvm::to_vector(block.getOps<ApplyOp>())) {
-        any = true;
-        if (failed(expandOne(algorithm, apply, axes)))
-          return failure();
-      }
-      return success();
+    auto expand = [&](ApplyOp apply) {
+      any = true;
+      return expandOne(algorithm, apply, axes);
     };
     for (Operation &op : llvm::make_early_inc_range(algorithm.getBlock())) {
       if (auto apply = dyn_cast<ApplyOp>(op)) {
-        any = true;
-        if (failed(expandOne(algorithm, apply, axes)))
+        if (failed(expand(apply)))
           return failure();
-      }
-      if (auto pipeline = dyn_cast<PipelineOp>(op)) {
+      } else if (auto pipeline = dyn_cast<PipelineOp>(op)) {
         pipelines.push_back(pipeline);
         for (Region &stage : pipeline.getStages())
-          if (failed(expandIn(stage.front())))
-            return failure();
+          for (ApplyOp apply : llvm::to_vector(stage.front().getOps<ApplyOp>()))
+            if (failed(expand(apply)))
+              return failure();
       }
     }
     for (PipelineOp pipeline : pipelines)
@@ -90,9 +84,9 @@ struct ExpandApply : impl::CclExpandApplyBase<ExpandApply> {
   LogicalResult flatten(AlgorithmOp algorithm, PipelineOp pipeline, bool isAlone) {
     OpBuilder b(pipeline);
     int64_t stages = pipeline.getStages().size();
-    if (auto known = algorithm->getAttrOfType<IntegerAttr>("ccl.stages"))
+    if (auto known = algorithm->getAttrOfType<IntegerAttr>(stagesAttr))
       stages = std::max(stages, known.getInt());
-    algorithm->setAttr("ccl.stages", b.getI64IntegerAttr(stages));
+    algorithm->setAttr(stagesAttr, b.getI64IntegerAttr(stages));
     SmallVector<int64_t> first = {0};
     for (Region &stage : pipeline.getStages()) {
       const int64_t next = first.back() + countAgents(stage);
@@ -113,6 +107,7 @@ struct ExpandApply : impl::CclExpandApplyBase<ExpandApply> {
   /// Turns `along` into groups and a map per buffer.
   LogicalResult expandAlong(ApplyOp apply, AlgorithmOp callee, AxisStates &axes,
                             SmallVectorImpl<int64_t> &groups, AffineMap &map) {
+    finishParts(axes);
     unsigned axis = llvm::find(axes.names, apply.getAlong()->str()) - axes.names.begin();
     auto buffer = apply.getBuffers().front().getDefiningOp<BufferOp>();
     auto ranks = *buffer.getRankShape(), chunks = *buffer.getChunkShape();
@@ -122,7 +117,6 @@ struct ExpandApply : impl::CclExpandApplyBase<ExpandApply> {
       return apply.emitOpError() << "'along' needs a chunk grid with one dimension per axis ("
                                  << axes.sizes.size() << "), got " << chunks.size();
     CollectiveKind kind = callee.getContract().getKind();
-    bool scatters = kind == CollectiveKind::ReduceScatter || kind == CollectiveKind::Scatter;
     bool gathers = kind == CollectiveKind::AllGather || kind == CollectiveKind::Gather;
     if (gathers != axes.isScattered(axis))
       return apply.emitOpError() << "axis \"" << *apply.getAlong() << "\" is "
@@ -154,10 +148,7 @@ struct ExpandApply : impl::CclExpandApplyBase<ExpandApply> {
     SmallVector<AffineExpr> results(rank);
     results.append(chunk);
     map = AffineMap::get(next, 0, results, context);
-    if (scatters)
-      axes.data[axis] = AxisStates::Data::Scattered;
-    if (gathers)
-      axes.data[axis] = AxisStates::Data::Whole;
+    completeAxis(kind, callee.getContract().getRoot(), axis, axes);
     for (auto theirs : callee.getBody().getOps<BufferOp>()) {
       if (theirs.getRole() == BufferRole::Scratch)
         continue;
@@ -198,11 +189,6 @@ struct ExpandApply : impl::CclExpandApplyBase<ExpandApply> {
     AlgorithmOp source = stage ? implementationOf(apply, stage) : cast<AlgorithmOp>(named);
     if (!source || (stage && failed(bindRanks(apply, stage, source, *sizes))))
       return failure();
-    // What one of them asks for, all get.
-    if (auto asked = source->getAttrOfType<IntegerAttr>(slotsAttr))
-      if (auto known = algorithm->getAttrOfType<IntegerAttr>(slotsAttr);
-          !known || known.getInt() < asked.getInt())
-        algorithm->setAttr(slotsAttr, asked);
     ReductionKind mine = algorithm.getContract().getReduction();
     ReductionKind theirs = source.getContract().getReduction();
     if (theirs != ReductionKind::None && theirs != mine)
@@ -220,6 +206,8 @@ struct ExpandApply : impl::CclExpandApplyBase<ExpandApply> {
     LogicalResult result = foldConstants(callee);
     if (succeeded(result))
       result = expandAll(callee);
+    // What one of them asks for, all get.
+    raiseSlots(algorithm, getSlots(callee));
     if (succeeded(result))
       result = stage ? inlineStage(apply, stage, callee, axes)
                      : inlineOnce(apply, callee, axes, *groups);

@@ -4,7 +4,6 @@
 //===----------------------------------------------------------------------===//
 
 #include "passes/Passes.h"
-#include "passes/Pipelines.h"
 #include "passes/lowering/Projector.h"
 
 using namespace mlir;
@@ -23,19 +22,6 @@ struct ProjectToRanks : impl::CclProjectToRanksBase<ProjectToRanks> {
     for (auto algorithm : llvm::to_vector(module.getOps<AlgorithmOp>()))
       if (failed(project(algorithm)))
         return signalPassFailure();
-  }
-
-  /// As the option says, and at least as many as the algorithm asks for.
-  FailureOr<int64_t> slotsOf(AlgorithmOp algorithm) const {
-    constexpr int64_t most = 1024;
-    Attribute asked = algorithm->getAttr(slotsAttr);
-    if (!asked)
-      return int64_t(slots);
-    auto number = dyn_cast<IntegerAttr>(asked);
-    if (!number || number.getInt() < 1 || number.getInt() > most)
-      return algorithm.emitOpError()
-             << "asks for " << asked << " slots (`" << slotsAttr << "`): 1 to " << most;
-    return std::max<int64_t>(slots, number.getInt());
   }
 
   LogicalResult project(AlgorithmOp algorithm) {
@@ -59,9 +45,7 @@ struct ProjectToRanks : impl::CclProjectToRanksBase<ProjectToRanks> {
       work[0] = llvm::to_vector(llvm::seq<int64_t>(0, contract->ranks));
     SmallVector<ProgramOp> programs;
     const AgentPairs pairs(algorithm);
-    const FailureOr<int64_t> enough = slotsOf(algorithm);
-    if (failed(enough))
-      return failure();
+    const int64_t enough = std::max<int64_t>(slots, getSlots(algorithm));
     constexpr uint64_t most = (1 << 20) / AgentPairs::channelsOfMove; // as of ccl.channel
     if (pairs.end() > most)
       return algorithm.emitOpError()
@@ -70,7 +54,7 @@ struct ProjectToRanks : impl::CclProjectToRanksBase<ProjectToRanks> {
     while (!work.empty()) {
       SmallVector<int64_t> ranks = std::move(work.back());
       work.pop_back();
-      Projector projector(algorithm, pairs, ranks, *enough, maxOps);
+      Projector projector(algorithm, pairs, ranks, enough, maxOps);
       std::string name = freeName(algorithm.getSymName() + ".r" + Twine(ranks.front()));
       Control control = projector.run(name);
       if (control == Control::Done) {

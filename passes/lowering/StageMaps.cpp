@@ -38,11 +38,9 @@ AxisStates AxisStates::of(AlgorithmOp algorithm) {
 }
 
 int64_t piecesFor(const model::Contract &callee, int64_t extents) {
-  const int64_t shards = std::max(callee.inShards(), callee.outShards());
-  const int64_t chunks = callee.chunks * shards;
-  if (shards > 1)
+  if (std::max(callee.inShards(), callee.outShards()) > 1)
     return callee.chunks;
-  return std::lcm(chunks, extents) / extents;
+  return std::lcm(callee.chunks, extents) / extents;
 }
 
 bool isAlong(CollectiveOpInterface stage, StringRef axis) {
@@ -55,28 +53,38 @@ bool isSameStage(CollectiveOpInterface a, CollectiveOpInterface b) {
          a.getAxesAttr() == b.getAxesAttr();
 }
 
+void completeAxis(CollectiveKind kind, int64_t root, size_t axis, AxisStates &axes) {
+  switch (kind) {
+  case CollectiveKind::ReduceScatter:
+  case CollectiveKind::Scatter: axes.data[axis] = AxisStates::Data::Scattered; break;
+  case CollectiveKind::Reduce:
+  case CollectiveKind::Gather:
+    axes.data[axis] = AxisStates::Data::AtRoot;
+    axes.roots[axis] = root;
+    break;
+  default: axes.data[axis] = AxisStates::Data::Whole;
+  }
+}
+
 static void complete(CollectiveOpInterface stage, AxisStates &axes) {
   int64_t root = stage.getContract().getRoot();
   for (size_t a = axes.names.size(); a-- > 0;) {
     if (!isAlong(stage, axes.names[a]))
       continue;
-    switch (stage.getContract().getKind()) {
-    case CollectiveKind::ReduceScatter: axes.data[a] = AxisStates::Data::Scattered; break;
-    case CollectiveKind::Reduce:
-      axes.data[a] = AxisStates::Data::AtRoot;
-      axes.roots[a] = root % axes.sizes[a];
-      break;
-    default: axes.data[a] = AxisStates::Data::Whole;
-    }
+    completeAxis(stage.getContract().getKind(), root % axes.sizes[a], a, axes);
     root /= axes.sizes[a];
   }
 }
 
-void enterStage(CollectiveOpInterface stage, AxisStates &axes) {
-  if (!axes.part || isSameStage(axes.part, stage))
-    return;
-  complete(axes.part, axes);
+void finishParts(AxisStates &axes) {
+  if (axes.part)
+    complete(axes.part, axes);
   axes.part = {};
+}
+
+void enterStage(CollectiveOpInterface stage, AxisStates &axes) {
+  if (axes.part && !isSameStage(axes.part, stage))
+    finishParts(axes);
 }
 
 void leaveStage(CollectiveOpInterface stage, AxisStates &axes) {

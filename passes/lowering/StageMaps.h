@@ -41,6 +41,10 @@ bindStage(ApplyOp apply, CollectiveOpInterface stage, AlgorithmOp callee, AxisSt
 bool isAlong(CollectiveOpInterface stage, llvm::StringRef axis);
 /// Whether two collectives, each for some groups only, are parts of one stage.
 bool isSameStage(CollectiveOpInterface a, CollectiveOpInterface b);
+/// What an axis holds after a collective along it; `root` is a coordinate.
+void completeAxis(CollectiveKind kind, int64_t root, size_t axis, AxisStates &axes);
+/// No part of the stage that was last is still to come.
+void finishParts(AxisStates &axes);
 /// `axes` becomes what it is before the stage, or before its first part.
 void enterStage(CollectiveOpInterface stage, AxisStates &axes);
 /// And after it, or after one more part.

@@ -1,8 +1,6 @@
 //===- Candidates.cpp -----------------------------------------------------===//
 #include "passes/synthesis/Candidates.h"
 
-#include "passes/Pipelines.h"
-
 using namespace mlir;
 
 namespace ccl {
@@ -57,16 +55,14 @@ private:
   }
 
   void tryGenerator(const Generator &generator) {
-    const bool isLinear = generator.bytes == "(n - 1) B" && generator.steps == "1";
+    // Where everybody sends to everybody at once, something else will do if there is something.
+    const bool isOneStep = generator.steps == "1";
     if (!generator.refuses(request.generator).empty() ||
-        (isLinear && topology.ranks() > mostRanksOfAll))
+        (best && isOneStep && topology.ranks() > mostRanksOfAll))
       return;
     OwningOpRef<ModuleOp> module = generate(context, generator, request.generator);
     if (!module)
       return;
-    // As it is simulated.
-    for (auto algorithm : module->getOps<AlgorithmOp>())
-      algorithm->setAttr(slotsAttr, Builder(&context).getI64IntegerAttr(request.slots));
     keep(std::move(module), generator.name.str(), 0);
   }
 
@@ -87,6 +83,9 @@ private:
       why = program->prove();
     if (program && why.empty() && isStage && !program->holdsInPlace())
       why = "it needs input and output apart";
+    if (why.empty() && program->isStaged()) // as it was simulated
+      for (auto algorithm : module->getOps<AlgorithmOp>())
+        raiseSlots(algorithm, request.slots);
     if (why.empty())
       best = Candidate{std::move(module), std::move(name), us};
     else if (error.empty())

@@ -155,6 +155,11 @@ double MicroBatches::simulate(int64_t batches) {
 
 MicroBatches::Choice MicroBatches::choose(int64_t most) {
   Choice best;
+  const int64_t count =
+      model::countFor(whole->getContract(), request.bytes.front(), request.elementBytes);
+  const int64_t chunk = model::longestChunk(count, whole->getContract().chunks);
+  most =
+      std::min(most, std::max<int64_t>(chunk * request.elementBytes / model::leastSliceBytes, 1));
   double least = std::numeric_limits<double>::infinity();
   for (int64_t batches : batchCounts(most)) {
     best.estimated.emplace_back(batches, formula(batches).us(batches));

@@ -85,6 +85,8 @@ private:
         MicroBatches::make(std::move(trial), topology, request, why);
     if (!batches)
       return algorithm.emitOpError() << "cannot be simulated as a pipeline: " << why;
+    if (plain->isStaged()) // as it was simulated
+      raiseSlots(algorithm, request.slots);
     decide(algorithm, *batches, before.us);
     return success();
   }

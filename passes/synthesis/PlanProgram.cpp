@@ -58,8 +58,7 @@ std::optional<PlanProgram> PlanProgram::make(MLIRContext &context, const solver:
         writeTrees(*program.module, nameOf(request, packing, shape), network, order.forest, trees);
     if (network.isSymmetric())
       rollLoops(written.getBody().front());
-    if (shape.slots > 0)
-      written->setAttr(slotsAttr, Builder(&context).getI64IntegerAttr(shape.slots));
+    raiseSlots(written, shape.slots);
     program.moves = trees.hops.size() * (network.isSymmetric() ? uint64_t(network.ranks()) : 1);
   }
   PlanClock clock(seconds.lower);
@@ -142,6 +141,10 @@ model::SimulateReport PlanProgram::simulate(const model::Topology &topology,
     return none;
   }
   return model::simulate(*all, contract, topology, options);
+}
+
+bool PlanProgram::isStaged() const {
+  return one ? model::isStaged(one->rankZero) : all && model::isStaged(*all);
 }
 
 const std::string &PlanProgram::prove() {

@@ -31,6 +31,8 @@ public:
 
   const model::Contract &getContract() const { return contract; }
   uint64_t getMoves() const { return moves; }
+  /// Whether channels have slots.
+  bool isStaged() const;
   /// Once proved: of staged channels, that it needs.
   int32_t getMinSlots() const { return minSlots; }
   /// Once proved: whether `in` and `out` may be one memory.

@@ -15,8 +15,6 @@ static constexpr uint64_t mostKept = 1 << 16;
 static constexpr int32_t mostPieces = 256, mostAgents = 4;
 /// Of flows: agents of a link, micro-batches, and moves in all of these that are simulated.
 static constexpr size_t mostFlows = 4;
-/// Launches do not cut chunks into smaller slices (bytes) unless they are told to.
-static constexpr int64_t leastSlice = 64 << 10;
 static constexpr double asExpected = 1.03;
 static constexpr int32_t mostFlowAgents = 256, mostBatches = 1024;
 static constexpr int64_t mostFlowMoves = int64_t(1) << 22, mostFlowSteps = int64_t(1) << 16;
@@ -307,8 +305,9 @@ bool PlanSearch::isAllowedFlow(const PlanShape &shape) const {
   // Where ranks are alike the moves of one are simulated.
   return shape.agents >= 1 && (limits.agents == 0 || shape.agents <= limits.agents) &&
          shape.batches <= batches &&
-         (shape.batches == 1 || (steps(shape) * shape.batches <= mostFlowMoves &&
-                                 bytesOfChunk(shape) >= double(shape.batches * leastSlice))) &&
+         (shape.batches == 1 ||
+          (steps(shape) * shape.batches <= mostFlowMoves &&
+           bytesOfChunk(shape) >= double(shape.batches * model::leastSliceBytes))) &&
          steps(shape) <= mostFlowSteps;
 }
 

@@ -66,6 +66,8 @@ private:
                                  << (why.empty() ? "none meets its contract on " +
                                                        std::to_string(topology.ranks()) + " ranks"
                                                  : why);
+      if (best->program.isStaged()) // as it was simulated
+        raiseSlots(best->algorithm, PlanRequest().slots);
       winners.emplace_back(size, best->algorithm);
     }
     op->emitRemark() << report;

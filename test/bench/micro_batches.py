@@ -20,7 +20,7 @@ import tempfile
 
 NOTE = re.compile(r"(\d+) micro-batches: ([\d.]+) us by formula, ([\d.]+) us simulated")
 REMARK = re.compile(r"(\d+) micro-batches, ([\d.]+) us; one after the other ([\d.]+) us")
-SLOTS = "8"  # as the planner simulates
+SLOTS = "16"  # as the planner simulates
 
 # Name, machine (a preset, or links), collective, bytes.
 CASES = [

@@ -69,6 +69,24 @@ ccl.algorithm @algorithm_c7 implements #ccl.contract<custom> attributes {ccl.mic
 
 // -----
 
+// expected-error@+1 {{'ccl.algorithm' op ccl.slots is a number from 1 to 1024, not 0 : i64}}
+ccl.algorithm @algorithm_c8 implements #ccl.contract<custom> attributes {ccl.slots = 0 : i64} {
+}
+
+// -----
+
+// expected-error@+1 {{'ccl.algorithm' op ccl.slots is a number from 1 to 1024, not 1025 : i64}}
+ccl.algorithm @algorithm_c8 implements #ccl.contract<custom> attributes {ccl.slots = 1025 : i64} {
+}
+
+// -----
+
+// expected-error@+1 {{'ccl.algorithm' op ccl.slots is a number from 1 to 1024, not true}}
+ccl.algorithm @algorithm_c8 implements #ccl.contract<custom> attributes {ccl.slots = true} {
+}
+
+// -----
+
 // expected-error@+1 {{'ccl.algorithm' op is lowered, so it has no size parameters}}
 ccl.algorithm @algorithm_c6_sizes(%n: index) implements #ccl.contract<custom> lowered {
 }

@@ -220,3 +220,56 @@ ccl.algorithm @outwards implements #ccl.contract<broadcast, root = 4> on @t {
   ccl.apply @first on %x
   ccl.apply @second on %x
 }
+
+// -----
+
+// What an inner algorithm asks for, the outermost gets.
+ccl.algorithm @innermost implements #ccl.contract<all_reduce, sum> attributes {ccl.slots = 5 : i64} {
+  %x = ccl.buffer inout ranks(2) chunks(1)
+  ccl.reduce %x[1, 0] into %x[0, 0]
+  ccl.copy %x[0, 0] into %x[1, 0]
+}
+ccl.algorithm @between implements #ccl.contract<all_reduce, sum> attributes {ccl.slots = 3 : i64} {
+  %x = ccl.buffer inout ranks(2) chunks(2)
+  ccl.apply @innermost on %x by affine_map<(r, c, g) -> (r, g)> groups(2)
+}
+// CHECK-LABEL: ccl.algorithm @outermost
+// CHECK-SAME: ccl.slots = 5 : i64
+ccl.algorithm @outermost implements #ccl.contract<all_reduce, sum> {
+  %x = ccl.buffer inout ranks(2) chunks(4)
+  ccl.apply @between on %x by affine_map<(r, c, g) -> (r, g * 2 + c)> groups(2)
+}
+
+// -----
+
+// Rows that cross the last chunk axis of the callee are taken apart, those inside of it are not.
+ccl.algorithm @table implements #ccl.contract<custom> {
+  %x = ccl.buffer in ranks(2) chunks(2, 2)
+  %y = ccl.buffer out ranks(2) chunks(2, 2)
+  ccl.schedule %x, %y dense<[[0, 0, 0, 0, 0, 1, 1, 0, 2], [0, 0, 1, 0, 1, 0, 1, 1, 2]]> : tensor<2x9xi64>
+}
+// CHECK-LABEL: ccl.algorithm @columns
+// The callee's chunk (a, b) is the caller's 3 a + b.
+// CHECK: ccl.schedule %{{.*}}, %{{.*}} dense<{{\[\[}}0, 0, 0, 0, 0, 1, 1, 0, 2], [0, 0, 1, 0, 1, 0, 1, 1, 1], [0, 0, 1, 0, 3, 0, 1, 3, 1]]> : tensor<3x9xi64>
+ccl.algorithm @columns implements #ccl.contract<custom> {
+  %x = ccl.buffer in ranks(2) chunks(6)
+  %y = ccl.buffer out ranks(2) chunks(6)
+  ccl.apply @table on %x by affine_map<(r, a, b) -> (r, a * 3 + b)>, %y by affine_map<(r, a, b) -> (r, a * 3 + b)>
+}
+
+// -----
+
+// A copy of a place into itself is nothing; a reduce is not.
+ccl.algorithm @fold implements #ccl.contract<custom, sum> {
+  %x = ccl.buffer inout ranks(1) chunks(2)
+  ccl.copy %x[0, 0] into %x[0, 1]
+  ccl.reduce %x[0, 0] into %x[0, 1]
+}
+// CHECK-LABEL: ccl.algorithm @folded
+// CHECK: %[[X:.*]] = ccl.buffer inout
+// CHECK-NEXT: ccl.reduce %[[X]][0, 0] into %[[X]][0, 0]
+// CHECK-NEXT: }
+ccl.algorithm @folded implements #ccl.contract<custom, sum> {
+  %x = ccl.buffer inout ranks(1) chunks(1)
+  ccl.apply @fold on %x by affine_map<(r, c) -> (r, 0)>
+}

@@ -30,10 +30,3 @@ ccl.algorithm @not_expanded implements #ccl.contract<custom> {
   // expected-error @below {{must be expanded first (ccl-expand-apply)}}
   ccl.apply @callee on %x by affine_map<(r, c) -> (r, c)>
 }
-
-// -----
-
-// expected-error @below {{asks for 0 : i64 slots (`ccl.slots`): 1 to 1024}}
-ccl.algorithm @no_slots implements #ccl.contract<custom> attributes {ccl.slots = 0} {
-  %x = ccl.buffer inout ranks(4) chunks(1)
-}

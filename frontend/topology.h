@@ -233,6 +233,9 @@ struct TopologyOptions {
   std::string gpu{}; ///< which GPU it is: "H100", "sm_90"
   int pcie = 0;      ///< generation of PCI Express, 1 to 6
   double nic = 0;    ///< GB/s of a NIC
+  /// Not to use: links "0-3" (both directions), a switch "nic2", or a rank "5", which then neither
+  /// takes part nor forwards; ranks that are left are numbered anew, in order.
+  std::vector<std::string> forbidden{};
 };
 
 /// Ranks, switches and directed links.

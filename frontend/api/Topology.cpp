@@ -59,6 +59,7 @@ read(std::string source, std::optional<std::string> text, const TopologyOptions 
                      options.rates == TopologyOptions::Rates::effective ? topology::Rates::Effective
                                                                         : topology::Rates::Nominal,
                      {options.gpu, options.pcie, options.nic}};
+  request.without = options.forbidden;
   Diagnostics heard;
   interchange::TopologyInput input;
   if (auto refusal = interchange::openTopology(request, heard.sources(), heard.context(), input))

@@ -2,7 +2,6 @@
 #include "frontend/cli/Commands.h"
 #include "frontend/cli/Input.h"
 #include "frontend/cli/Output.h"
-#include "frontend/cli/PlanForbidden.h"
 #include "frontend/cli/PlanReportText.h"
 #include "frontend/cli/RealNumbers.h"
 #include "frontend/cli/Sizes.h"
@@ -31,7 +30,6 @@ namespace {
 struct PlanFlags {
   TopologyFlags topology;
   std::string collective, reduction = "sum", bytes = "64M", type = "float", model = "ccl", output;
-  std::vector<std::string> forbidden;
   int64_t root = 0;
   int32_t slots = 16;
   PlanLimits limits;
@@ -204,13 +202,8 @@ int PlanCommand::open() {
   if (flags.root < 0 || flags.root >= request.generator.ranks)
     return session.usage(
         fmt::format("-r {}: ranks are 0 to {}", flags.root, request.generator.ranks - 1));
-  if (std::string wrong = forbid(*topology.topology, flags.forbidden); !wrong.empty())
-    return session.usage("--forbid " + wrong);
   if (std::string wrong = request.check(*topology.topology); !wrong.empty())
-    return session.badInput(fmt::format(
-        "{}{}: {}", topology.label,
-        flags.forbidden.empty() ? "" : fmt::format(" without {}", fmt::join(flags.forbidden, ", ")),
-        wrong));
+    return session.badInput(fmt::format("{}: {}", topology.label, wrong));
   return Fine;
 }
 
@@ -299,11 +292,6 @@ Action addPlan(CLI::App &app) {
       ->check(atLeastOne);
   app.add_option("--slots", flags->slots, "slots of staged channels, at most (16)")
       ->check(CLI::Range(2, 1024));
-  app.add_option("--forbid", flags->forbidden,
-                 "links not to use: A-B (both directions), or a switch; ranks are numbers")
-      ->type_size(1)
-      ->allow_extra_args(false)
-      ->delimiter(',');
   app.add_flag("--flat", flags->flat, "look for no symmetry: trees for every rank");
   app.add_option("--seed", flags->seed, "of random choices (1)")
       ->check(CLI::Range(int64_t(0), std::numeric_limits<int64_t>::max()));

@@ -29,6 +29,15 @@ void addTopologyOptions(CLI::App &command, TopologyFlags &flags, bool asOption) 
   command.add_option("--nic", flags.nic, "GB/s of a NIC, where a file does not say")
       ->check(realAboveZero());
   command.add_option("--symbol", flags.symbol, "which one of a .mlir file with several");
+  command
+      .add_option(
+          "--forbid", flags.forbidden,
+          "not to use: links A-B (both directions), a switch, or a rank, which then neither "
+          "takes part nor forwards; ranks are numbers, and those that are left are numbered "
+          "anew, in order")
+      ->type_size(1)
+      ->allow_extra_args(false)
+      ->delimiter(',');
 }
 
 int openTopology(Session &session, const TopologyFlags &flags, TopologyInput &input) {
@@ -41,12 +50,15 @@ int openTopology(Session &session, const TopologyFlags &flags, TopologyInput &in
   interchange::TopologyRequest request;
   request.source = flags.source;
   request.symbol = flags.symbol;
+  request.without = flags.forbidden;
   request.options = {flags.nodes, flags.join, *rates, {flags.gpu, flags.pcie, flags.nic}};
   std::optional<interchange::TopologyRefusal> refusal =
       interchange::openTopology(request, session.sources(), session.context(), input);
   if (!refusal)
     return Fine;
   switch (refusal->kind) {
+  case interchange::TopologyRefusal::Kind::Without:
+    return session.usage("--forbid " + refusal->message);
   case interchange::TopologyRefusal::Kind::Usage: return session.usage(refusal->message);
   case interchange::TopologyRefusal::Kind::Input: return session.badInput(refusal->message);
   case interchange::TopologyRefusal::Kind::Diagnosed: break;

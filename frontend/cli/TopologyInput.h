@@ -12,12 +12,13 @@ namespace ccl::cli {
 /// As typed.
 struct TopologyFlags {
   std::string source, symbol, join, rates = "nominal", gpu;
+  std::vector<std::string> forbidden;
   bool detect = false;
   int64_t nodes = 1;
   int32_t pcie = 0;
   double nic = 0;
 };
-/// Adds --detect, --nodes, --join, --rates, --gpu, --pcie, --nic, --symbol; and the topology itself
+/// Adds --detect, --nodes, --join, --rates, --gpu, --pcie, --nic, --symbol, --forbid; and the topology itself
 /// as a word, or as --topology if `asOption`.
 void addTopologyOptions(CLI::App &command, TopologyFlags &flags, bool asOption);
 

@@ -4,6 +4,7 @@
 #include "dialect/Ccl.h"
 #include "frontend/cli/Source.h"
 #include "frontend/interchange/Formats.h"
+#include "frontend/topology/Without.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -71,8 +72,9 @@ static llvm::Expected<std::unique_ptr<llvm::MemoryBuffer>> open(const TopologyRe
   return cli::readSource(request.source);
 }
 
-std::optional<TopologyRefusal> openTopology(const TopologyRequest &request, llvm::SourceMgr &shown,
-                                            mlir::MLIRContext &context, TopologyInput &input) {
+static std::optional<TopologyRefusal> openWhole(const TopologyRequest &request,
+                                                llvm::SourceMgr &shown, mlir::MLIRContext &context,
+                                                TopologyInput &input) {
   const std::string &source = request.source;
   const bool isDetected = source.empty() && !request.text;
   input.label = isDetected ? "this machine" : source == "-" && !request.text ? "<stdin>" : source;
@@ -92,6 +94,21 @@ std::optional<TopologyRefusal> openTopology(const TopologyRequest &request, llvm
   addForDisplay(text, input.label, shown);
   return take(topology::readTopologyText({text.data(), text.size()}, input.label, request.options),
               context, input);
+}
+
+std::optional<TopologyRefusal> openTopology(const TopologyRequest &request, llvm::SourceMgr &shown,
+                                            mlir::MLIRContext &context, TopologyInput &input) {
+  std::optional<TopologyRefusal> refusal = openWhole(request, shown, context, input);
+  if (refusal || request.without.empty())
+    return refusal;
+  if (!input.topology)
+    return TopologyRefusal{Kind::Input, input.namesTooLittle()};
+  if (std::string wrong = topology::takeOut(*input.topology, request.without); !wrong.empty())
+    return TopologyRefusal{Kind::Without, std::move(wrong)};
+  input.label += fmt::format(" without {}", fmt::join(request.without, ", "));
+  if (std::string wrong = input.topology->check(); !wrong.empty())
+    return TopologyRefusal{Kind::Input, fmt::format("{}: {}", input.label, wrong)};
+  return std::nullopt;
 }
 
 } // namespace ccl::interchange

@@ -16,11 +16,12 @@ struct TopologyRequest {
   std::optional<std::string> text; ///< what a file called `source` would hold: nothing is opened
   std::string symbol;              ///< which one of a .mlir file with several
   topology::Options options;
+  std::vector<std::string> without; ///< as topology::takeOut takes them
 };
 
 /// What was read. Without a topology the file is right, but names too little: `missing`.
 struct TopologyInput {
-  std::string label; ///< the name or the file
+  std::string label; ///< the name or the file, and what of it is not to be used
   std::string what;  ///< "NCCL topology XML: 8 GPUs, ...", or ""
   std::optional<model::Topology> topology;
   std::string gpu; ///< what tells which GPU it is: what was assumed, else the topology's name; ""
@@ -35,6 +36,7 @@ struct TopologyInput {
 struct TopologyRefusal {
   enum class Kind : uint8_t {
     Usage,    ///< a text has several, or none, of that symbol
+    Without,  ///< `without` names what is not there
     Input,    ///< it cannot be opened, or the name or the options make nothing
     Diagnosed ///< what the text says: there are diagnostics, and no message
   };

@@ -17,9 +17,15 @@ namespace {
 Topology openTopology(const std::optional<std::string> &source,
                       const std::optional<std::string> &text, int64_t nodes,
                       const std::string &join, const std::string &rates, const std::string &gpu,
-                      int pcie, double nic, const std::string &symbol) {
-  TopologyOptions options{
-      .nodes = nodes, .join = join, .symbol = symbol, .gpu = gpu, .pcie = pcie, .nic = nic};
+                      int pcie, double nic, const std::string &symbol,
+                      const std::vector<std::string> &forbidden) {
+  TopologyOptions options{.nodes = nodes,
+                          .join = join,
+                          .symbol = symbol,
+                          .gpu = gpu,
+                          .pcie = pcie,
+                          .nic = nic,
+                          .forbidden = forbidden};
   if (rates == "effective")
     options.rates = TopologyOptions::Rates::effective;
   else if (rates != "nominal")

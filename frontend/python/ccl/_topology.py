@@ -52,7 +52,7 @@ class NcclEstimate(typing.NamedTuple):
 
 
 def topology(source=None, *, detect=False, nodes=1, join="", rates="nominal", gpu="", pcie=0,
-             nic=0.0, symbol="", label="<text>"):
+             nic=0.0, symbol="", forbid=(), label="<text>"):
     """A machine: ranks, switches, links. As `ccl topo` reads it.
 
     Parameters
@@ -78,6 +78,9 @@ def topology(source=None, *, detect=False, nodes=1, join="", rates="nominal", gp
         GB/s of each NIC, where a file does not say.
     symbol : str
         Which one of a text with several ``ccl.topology``.
+    forbid : sequence of str or int
+        Not to use: links "0-3" (both directions), a switch "nic2", or a rank 5, which then neither
+        takes part nor forwards; ranks that are left are numbered anew, in order.
     label : str
         Stands for the file in diagnostics of a text.
 
@@ -103,7 +106,8 @@ def topology(source=None, *, detect=False, nodes=1, join="", rates="nominal", gp
         source = os.fsdecode(source)
     return Topology(_ccl.open_topology(
         source, content, whole(nodes, "nodes", 63), text(join, "join"), text(rates, "rates"),
-        text(gpu, "gpu"), whole(pcie, "pcie"), number(nic, "nic"), text(symbol, "symbol")))
+        text(gpu, "gpu"), whole(pcie, "pcie"), number(nic, "nic"), text(symbol, "symbol"),
+        [str(each) for each in forbid]))
 
 
 def topologies():

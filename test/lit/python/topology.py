@@ -422,6 +422,14 @@ class Errors(unittest.TestCase):
             self.assertIn("leads through other ranks", text)
             self.assertEqual(text.count("from rank 0 to rank 2"), 1)
 
+    def test_forbidden(self):
+        rest = ccl.topology("full:4", forbid=["1-3", 0])
+        self.assertEqual((rest.label, rest.ranks), ("full:4 without 1-3, 0", 3))
+        self.assertEqual(sorted((link.source, link.destination) for link in rest.links),
+                         [(0, 1), (1, 0), (1, 2), (2, 1)])
+        with self.assertRaisesRegex(ccl.ArgumentError, "rank 0 cannot reach"):
+            ccl.topology("ring:5", forbid=[1, 4])
+
     def test_arguments(self):
         machine, odd = ccl.topology("full:4"), SCRATCH / "absent"
         compiled = ccl.generate("all_reduce", ranks=3)

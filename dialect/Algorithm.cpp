@@ -149,7 +149,9 @@ LogicalResult AlgorithmOp::verify() {
   if (Attribute slots = (*this)->getAttr(slotsAttr); // algorithm_c8
       slots && !isNumber(slots, maxSlots))
     return emitOpError() << slotsAttr << " is a number from 1 to " << maxSlots << ", not " << slots;
-  if (getLowered() && getNumArguments()) // algorithm_c6
+  if (Attribute copies = (*this)->getAttr(multicastAttr); copies && !isa<UnitAttr>(copies))
+    return emitOpError() << multicastAttr << " has no value, not " << copies; // algorithm_c9
+  if (getLowered() && getNumArguments())                                      // algorithm_c6
     return emitOpError("is lowered, so it has no size parameters");
   if (getLowered())
     for (Operation &op : getBlock())

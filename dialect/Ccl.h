@@ -117,6 +117,9 @@ constexpr llvm::StringLiteral microBatchesAttr = "ccl.micro_batches";
 /// Of an algorithm: its data channels have at least so many slots.
 constexpr llvm::StringLiteral slotsAttr = "ccl.slots";
 constexpr int64_t maxSlots = 1024;
+/// Of an algorithm: what a rank puts into several peers is one transfer, for switches that copy,
+/// and a sum may read all ranks, for switches that add up.
+constexpr llvm::StringLiteral multicastAttr = "ccl.multicast";
 /// Of an algorithm whose pipelines are flattened: how many stages they had, at most.
 constexpr llvm::StringLiteral stagesAttr = "ccl.stages";
 /// That number; 0: the launch decides.

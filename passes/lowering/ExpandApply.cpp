@@ -208,6 +208,8 @@ struct ExpandApply : impl::CclExpandApplyBase<ExpandApply> {
       result = expandAll(callee);
     // What one of them asks for, all get.
     raiseSlots(algorithm, getSlots(callee));
+    if (Attribute copies = callee->getAttr(multicastAttr))
+      algorithm->setAttr(multicastAttr, copies);
     if (succeeded(result))
       result = stage ? inlineStage(apply, stage, callee, axes)
                      : inlineOnce(apply, callee, axes, *groups);

@@ -44,6 +44,13 @@ bool isSend(TransferOp op) {
          llvm::all_of(op.getTo().getTypes(), llvm::IsaPred<ChannelType>);
 }
 
+/// From a local place to peers' only.
+bool isPut(TransferOp op) {
+  return op && op.getFrom().size() == 1 && op.getFrom()[0].getDefiningOp<BufferOp>() &&
+         llvm::all_of(getToPlaces(op),
+                      [](const PlaceRef &p) { return !p.isChannel() && p.getPeer(); });
+}
+
 /// The same place for every rank and iteration; `space` numbers the values of both.
 Overlap overlap(IndexSpace &space, const PlaceRef &a, const PlaceRef &b, int64_t countA,
                 int64_t countB, const DenseMap<Value, AffineExpr> *replaceInB = nullptr) {
@@ -129,6 +136,7 @@ struct FuseTransfers : impl::CclFuseTransfersBase<FuseTransfers> {
       SmallVector<ProgramOp> programs = programsToLower(algorithm);
       if (programs.empty())
         continue;
+      multicasts = algorithm->hasAttr(multicastAttr);
       auto contract = getModelContract(algorithm);
       if (failed(contract))
         return signalPassFailure();
@@ -279,7 +287,7 @@ struct FuseTransfers : impl::CclFuseTransfersBase<FuseTransfers> {
   }
 
   /// A loop that reduces into one fixed place is unrolled so that its transfers merge
-  /// into n-ary ones.
+  /// into n-ary ones; so is one that puts a fixed place, if those merge.
   void unrollReduction(affine::AffineForOp loop) {
     TransferOp only;
     for (Operation &op : loop.getBody()->without_terminator()) {
@@ -291,17 +299,23 @@ struct FuseTransfers : impl::CclFuseTransfersBase<FuseTransfers> {
         return;
       }
     }
-    if (!only || !only.getReduce() || only.getTo().size() != 1)
-      return;
-    PlaceRef to = getToPlaces(only).front();
-    if (to.isChannel() || llvm::is_contained(to.operands, loop.getInductionVar()) ||
-        llvm::none_of(getFromPlaces(only), [&](const PlaceRef &from) {
-          IndexSpace space;
-          return overlap(space, from, to, 1, 1) == Overlap::Same;
-        }))
+    auto isFixed = [&](const PlaceRef &place) {
+      return !place.isChannel() && !llvm::is_contained(place.operands, loop.getInductionVar());
+    };
+    auto reduces = [&] {
+      const PlaceRef to = getToPlaces(only).front();
+      return only.getReduce() && only.getTo().size() == 1 && isFixed(to) &&
+             llvm::any_of(getFromPlaces(only), [&](const PlaceRef &from) {
+               IndexSpace space;
+               return overlap(space, from, to, 1, 1) == Overlap::Same;
+             });
+    };
+    if (!only ||
+        !(reduces() || (multicasts && isPut(only) && isFixed(getFromPlaces(only).front()))))
       return;
     if (auto trips = affine::getConstantTripCount(loop); trips && loop.hasConstantBounds())
-      unroll(loop, int64_t(*trips), std::max<int64_t>(2, maxOperands - 1));
+      unroll(loop, int64_t(*trips),
+             std::max<int64_t>(2, multicasts ? int64_t(*trips) : maxOperands - 1));
   }
 
   /// Upstream's unrolling wants to be inside a function; this also keeps indices affine
@@ -350,6 +364,8 @@ struct FuseTransfers : impl::CclFuseTransfersBase<FuseTransfers> {
       TransferOp merged = transfer ? mergeSend(transfer) : TransferOp();
       if (transfer && !merged)
         merged = mergeReduction(transfer);
+      if (transfer && !merged && multicasts)
+        merged = mergePut(transfer);
       op = merged ? merged.getOperation() : op->getNextNode(); // it may merge again
     }
   }
@@ -544,7 +560,7 @@ struct FuseTransfers : impl::CclFuseTransfersBase<FuseTransfers> {
     };
     Places from = getFromPlaces(next), to = getToPlaces(next), mine = getFromPlaces(first);
     if (llvm::count_if(from, isT) != 1 || llvm::none_of(to, isT) ||
-        int64_t(from.size() - 1 + mine.size()) > maxOperands)
+        (!multicasts && int64_t(from.size() - 1 + mine.size()) > maxOperands))
       return {};
     Places merged = mine; // the order of a sum: what was there, then what comes in
     for (const PlaceRef &p : from) {
@@ -565,6 +581,39 @@ struct FuseTransfers : impl::CclFuseTransfersBase<FuseTransfers> {
       signal->moveAfter(next);
     TransferOp created =
         forAgentOf(next, createTransfer(b, next.getLoc(), true, merged, to, count));
+    first.erase();
+    next.erase();
+    ++fused;
+    return created;
+  }
+
+  /// first: A -> a peer's place; next: A -> another's. Together, for a switch that copies: A ->
+  /// both. What is told about the first is told after that; nothing may be waited for between.
+  TransferOp mergePut(TransferOp first) {
+    if (!isPut(first))
+      return {};
+    SmallVector<Operation *> signals;
+    IndexSpace space;
+    Operation *op = first->getNextNode();
+    for (; op && !isa<TransferOp>(op); op = op->getNextNode()) {
+      if (isDefinition(op))
+        continue;
+      if (!isa<SignalOp>(op) || !haveOneAgent(first, op))
+        return {};
+      signals.push_back(op);
+    }
+    auto next = dyn_cast_or_null<TransferOp>(op);
+    if (!isPut(next) || !haveOneAgent(first, next) || next.getCount() != first.getCount() ||
+        overlap(space, getFromPlaces(first).front(), getFromPlaces(next).front(), first.getCount(),
+                next.getCount()) != Overlap::Same)
+      return {};
+    Places to = getToPlaces(first);
+    to.append(getToPlaces(next));
+    OpBuilder b(next);
+    for (Operation *signal : llvm::reverse(signals))
+      signal->moveAfter(next);
+    TransferOp created = forAgentOf(
+        next, createTransfer(b, first.getLoc(), false, getFromPlaces(first), to, first.getCount()));
     first.erase();
     next.erase();
     ++fused;
@@ -633,6 +682,7 @@ struct FuseTransfers : impl::CclFuseTransfersBase<FuseTransfers> {
   }
 
   bool isProjected = false; ///< the program at hand comes from ccl-project-to-ranks
+  bool multicasts = false;  ///< the algorithm at hand has `multicastAttr`
 };
 
 } // namespace

@@ -129,7 +129,7 @@ private:
     algorithm.agents = trial.shape.agents, algorithm.height = packing.height;
     algorithm.fluidRatio = ratioOf(packing);
     algorithm.moves = trial.program->getMoves();
-    algorithm.slots = trial.shape.slots;
+    algorithm.slots = trial.program->isStaged() ? trial.shape.slots : 0;
     algorithm.batches = trial.shape.batches;
     return programs.size() - 1;
   }

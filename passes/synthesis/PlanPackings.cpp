@@ -317,6 +317,77 @@ std::string Packings::improve() {
 }
 
 std::string Packings::find() {
+  if (std::string wrong = findTrees(); !wrong.empty() || kept.empty())
+    return wrong;
+  const int32_t height = request.limits.height;
+  if (std::optional<Packing> found = stars();
+      found && (height <= 0 || found->height <= height) &&
+      (found->height < kept.front().height || !isBeaten(found->height, found->fluidGBps)))
+    kept.push_back(std::move(*found));
+  return "";
+}
+
+/// Whether a switch that copies, and adds up where that `reduces`, joins all ranks by a link each
+/// way.
+static bool isJoined(const model::Topology &topology, bool reduces) {
+  std::vector<int64_t> links(topology.switches.size(), 0);
+  for (const model::Link &link : topology.links)
+    for (auto [rank, node] : {std::pair(link.src, link.dst), std::pair(link.dst, link.src)})
+      if (rank < topology.ranks() && node >= topology.ranks())
+        ++links[size_t(node - topology.ranks())];
+  for (size_t i = 0; i < links.size(); ++i)
+    if (links[i] == 2 * topology.ranks() && topology.switches[i].multicast &&
+        (topology.switches[i].reduce || !reduces))
+      return true;
+  return false;
+}
+
+/// Every rank's, or the root's, for what `in_switch` is for, where the ways are two links, and
+/// nothing else, through one switch: the root's link is used once by a tree.
+std::optional<Packing> Packings::stars() const {
+  const Collective collective = request.generator.collective;
+  const bool both = collective == Collective::AllReduce;
+  if ((!both && collective != Collective::Broadcast) || !isJoined(topology, both))
+    return std::nullopt;
+  Packing packing;
+  packing.inSwitch = true;
+  packing.allChunks = both ? double(network.ranks()) : 1;
+  std::vector<double> busy(size_t(network.limits()), 0);
+  for (bool up : {true, false})
+    for (int32_t r = 0; r < (both ? network.representatives() : 1); ++r) {
+      const int32_t root = both ? r : int32_t(request.generator.root);
+      solver::Tree tree{root, up, std::vector<int32_t>(size_t(network.ranks()), -1)};
+      std::set<int32_t> seen; // limits of the root's link
+      for (int32_t rank = 0; rank < network.ranks() && (both || !up); ++rank) {
+        if (rank == root)
+          continue;
+        const auto ways = up ? network.out(rank) : network.in(rank);
+        const auto way = std::find_if(ways.begin(), ways.end(), [&](const solver::Way &each) {
+          return network.end(rank, each) == root;
+        });
+        if (way == ways.end() || way->numUses != 2)
+          return std::nullopt;
+        tree.ways[size_t(rank)] = int32_t(way - ways.begin());
+        for (const solver::Use &use : network.uses(*way)) {
+          packing.hopUs = std::max(packing.hopUs, use.weight * (network.ranks() - 1));
+          if ((use.limit == way->exit) == up || seen.insert(use.limit).second)
+            busy[size_t(use.limit)] += use.weight;
+        }
+      }
+      if (both || !up)
+        packing.forest.trees.push_back(std::move(tree));
+    }
+  packing.measure = solver::measure(network, packing.forest);
+  packing.measure.busy = std::move(busy);
+  packing.measure.busiest =
+      int32_t(std::max_element(packing.measure.busy.begin(), packing.measure.busy.end()) -
+              packing.measure.busy.begin());
+  packing.height = phases(), packing.latencyUs = phases() * packing.measure.latency;
+  packing.fluidGBps = packing.mostGBps = solver::algbw(packing.allChunks, packing.measure.us());
+  return packing;
+}
+
+std::string Packings::findTrees() {
   solver::PackProblem any;
   any.trees.push_back({int32_t(request.generator.root), false}); // 0 where no rank is special
   if (std::string wrong = any.check(network); !wrong.empty())

@@ -21,6 +21,8 @@ struct Packing {
   int32_t chunks = 1; ///< a shard of a root (in pairs: the buffer) is cut into so many
   int32_t slack = 0;  ///< as of solver::PackProblem
   bool pairs = false; ///< all_reduce: roots are free; else every rank is one
+  /// Stars, of which a switch makes one message each: what the generator `in_switch` writes.
+  bool inSwitch = false;
   /// all_reduce: all up trees, then the down trees of the same chunks. By chunk: of the root's
   /// shard where ranks do alike, else of the buffer.
   solver::Forest forest;
@@ -42,7 +44,7 @@ public:
   Packings(const model::Topology &topology, const solver::Network &network,
            const PlanRequest &request, double goalGBps);
 
-  /// "" or why there is none.
+  /// "" or why there is none. What goes through a switch that copies and adds up stands last.
   std::string find();
   /// By height, then quality: none is as low, and as good, as another. Of equal ones that of fewest
   /// chunks.
@@ -52,6 +54,7 @@ public:
   size_t findMore(size_t like);
 
 private:
+  std::string findTrees();
   /// What is packed, with more and more slack.
   struct Kind {
     int32_t chunks = 1;
@@ -77,6 +80,7 @@ private:
                              const solver::PackOptions &options) const;
   Packing pack(const Kind &kind, int32_t slack, bool thorough) const;
   void judge(Packing &packing) const;
+  std::optional<Packing> stars() const;
   bool isTooLow(int32_t slack) const;
   bool isWorthIt(const Kind &kind, int32_t slack) const;
   std::string attempt(const Kind &kind, int32_t slack, bool thorough);

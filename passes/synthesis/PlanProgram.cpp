@@ -45,7 +45,13 @@ std::optional<PlanProgram> PlanProgram::make(MLIRContext &context, const solver:
                                              PlanSeconds &seconds, std::string &why) {
   PlanProgram program;
   FirstError error(&context);
-  {
+  program.module = ModuleOp::create(UnknownLoc::get(&context));
+  if (packing.inSwitch) {
+    findGenerator(request.generator.collective, "in_switch")
+        ->generate(*program.module, request.generator);
+    program.moves = packing.forest.trees.size() * uint64_t(network.ranks() - 1) *
+                    (network.isSymmetric() ? uint64_t(network.ranks()) : 1);
+  } else {
     PlanClock clock(seconds.order);
     PlanOrder order(network, packing, shape, request, bytes);
     if (network.isSymmetric())
@@ -53,7 +59,6 @@ std::optional<PlanProgram> PlanProgram::make(MLIRContext &context, const solver:
     const TreeAlgorithm trees = {request.generator, std::move(order.chunks),
                                  packing.chunks * shape.pieces, shape.agents,
                                  std::move(order.hops)};
-    program.module = ModuleOp::create(UnknownLoc::get(&context));
     AlgorithmOp written =
         writeTrees(*program.module, nameOf(request, packing, shape), network, order.forest, trees);
     if (network.isSymmetric())

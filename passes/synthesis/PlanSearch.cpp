@@ -88,6 +88,8 @@ bool PlanSearch::isInTime(const PlanShape &shape) {
 std::vector<PlanShape> PlanSearch::promising(int64_t bytes) const {
   std::vector<std::pair<double, PlanShape>> list;
   for (size_t p = 0; p < packings.best().size(); ++p) {
+    if (packings.best()[p].inSwitch)
+      continue;
     std::vector<PlanShape> shapes;
     double least = std::numeric_limits<double>::infinity();
     for (PlanShape shape{p, 1, 1, reduces() ? request.slots : 0}; isAllowed(shape);
@@ -286,6 +288,8 @@ std::shared_ptr<PlanProgram> PlanSearch::programOf(PlanShape shape, int64_t byte
 std::vector<int32_t> PlanSearch::flowAgents(const Packing &packing) const {
   const model::Collective collective = request.generator.collective;
   std::vector<int32_t> list;
+  if (packing.inSwitch)
+    return {1};
   if (collective == model::Collective::Scatter || collective == model::Collective::Gather)
     return list; // a tree for each piece of data
   const bool both = goesUp(collective) && goesDown(collective);
@@ -373,7 +377,7 @@ void PlanSearch::attemptFlows(int64_t bytes, double goalUs) {
     if (leader && isEnough(leader->shape, leader->us, bytes, goalUs))
       return;
     // Messages meet at links that they share: there an order is what helps.
-    if (us > expected * asExpected)
+    if (us > expected * asExpected && us < never)
       return;
   }
 }

@@ -105,8 +105,12 @@ template <typename MoveOp>
 void AlgorithmBuilder::move(const Spot &from, const Spot &into, int64_t count) {
   SmallVector<Value> fromOperands, intoOperands;
   AffineMap fromMap = place(from, fromOperands), intoMap = place(into, intoOperands);
-  builder.create<MoveOp>(loc, from.buffer, fromMap, fromOperands, into.buffer, intoMap,
-                         intoOperands, count);
+  auto move = builder.create<MoveOp>(loc, from.buffer, fromMap, fromOperands, into.buffer, intoMap,
+                                     intoOperands, count);
+  if (!via)
+    return;
+  move.setVia(*via);
+  move.setAgents(ArrayRef<int64_t>{agents, agents});
 }
 
 void AlgorithmBuilder::copy(const Spot &from, const Spot &into, int64_t count) {

@@ -76,6 +76,9 @@ public:
   void ranks(int64_t from, int64_t to, llvm::function_ref<void(Expr)> body);
   void ranks(int64_t to, llvm::function_ref<void(Expr)> body) { ranks(0, to, body); }
 
+  /// How the moves that follow are lowered, and which agent of either rank does its part.
+  void as(Via how, int64_t agent) { via = how, agents = agent; }
+
   void copy(const Spot &from, const Spot &into, int64_t count = 1);
   void reduce(const Spot &from, const Spot &into, int64_t count = 1);
   /// Copies that are no affine function of the rank: one step, as a table.
@@ -103,6 +106,8 @@ private:
   AlgorithmOp algorithm;
   llvm::SmallVector<int64_t> grid;
   llvm::SmallVector<mlir::Value> variables; ///< of the open loops, outermost first
+  std::optional<Via> via;
+  int64_t agents = 0;
 };
 
 } // namespace ccl

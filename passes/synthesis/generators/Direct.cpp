@@ -100,6 +100,35 @@ AlgorithmOp twoShotAllReduce(ModuleOp module, const GeneratorRequest &request) {
   return a.getAlgorithm();
 }
 
+/// Rank r's moves in a row, so that one transfer has all sources, and one all destinations: a
+/// switch that adds up, and copies, makes each of them one message (NVLS). Two agents: sums come
+/// down while others' inputs go up, if there are micro-batches.
+AlgorithmOp inSwitchAllReduce(ModuleOp module, const GeneratorRequest &request) {
+  int64_t n = request.ranks;
+  AlgorithmBuilder a(module, "in_switch_all_reduce", request);
+  Buffer in = a.in("in", n), out = a.out("out", n);
+  a.getAlgorithm()->setAttr(multicastAttr, UnitAttr::get(module.getContext()));
+  a.as(Via::Direct, 0);
+  a.ranks(n, [&](Expr r) { a.copy(in(r, r), out(r, r)); });
+  a.ranks(n, [&](Expr r) {
+    a.steps(1, n, [&](Expr s) { a.reduce(in((r + s) % n, r), out(r, r)); });
+  });
+  a.as(Via::Put, 1);
+  a.ranks(n,
+          [&](Expr r) { a.steps(1, n, [&](Expr s) { a.copy(out(r, r), out((r + s) % n, r)); }); });
+  return a.getAlgorithm();
+}
+
+AlgorithmOp inSwitchBroadcast(ModuleOp module, const GeneratorRequest &request) {
+  int64_t n = request.ranks, root = request.root;
+  AlgorithmBuilder a(module, "in_switch_broadcast", request);
+  Buffer x = a.inout("x", 1);
+  a.getAlgorithm()->setAttr(multicastAttr, UnitAttr::get(module.getContext()));
+  a.as(Via::Put, 0);
+  a.steps(1, n, [&](Expr s) { a.copy(x(root, 0), x((s + root) % n, 0)); });
+  return a.getAlgorithm();
+}
+
 /// Rank r fetches chunk r from the root, then everybody fetches the chunks from each other.
 AlgorithmOp twoShotBroadcast(ModuleOp module, const GeneratorRequest &request) {
   int64_t n = request.ranks, root = request.root;

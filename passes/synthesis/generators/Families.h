@@ -28,6 +28,8 @@ AlgorithmOp oneShotGather(mlir::ModuleOp module, const GeneratorRequest &request
 AlgorithmOp oneShotScatter(mlir::ModuleOp module, const GeneratorRequest &request);
 AlgorithmOp pairwiseAllToAll(mlir::ModuleOp module, const GeneratorRequest &request);
 AlgorithmOp twoShotAllReduce(mlir::ModuleOp module, const GeneratorRequest &request);
+AlgorithmOp inSwitchAllReduce(mlir::ModuleOp module, const GeneratorRequest &request);
+AlgorithmOp inSwitchBroadcast(mlir::ModuleOp module, const GeneratorRequest &request);
 AlgorithmOp twoShotBroadcast(mlir::ModuleOp module, const GeneratorRequest &request);
 AlgorithmOp twoShotReduce(mlir::ModuleOp module, const GeneratorRequest &request);
 AlgorithmOp oneShotPermute(mlir::ModuleOp module, const GeneratorRequest &request);

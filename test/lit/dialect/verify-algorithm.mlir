@@ -87,6 +87,12 @@ ccl.algorithm @algorithm_c8 implements #ccl.contract<custom> attributes {ccl.slo
 
 // -----
 
+// expected-error@+1 {{'ccl.algorithm' op ccl.multicast has no value, not true}}
+ccl.algorithm @algorithm_c9 implements #ccl.contract<custom> attributes {ccl.multicast = true} {
+}
+
+// -----
+
 // expected-error@+1 {{'ccl.algorithm' op is lowered, so it has no size parameters}}
 ccl.algorithm @algorithm_c6_sizes(%n: index) implements #ccl.contract<custom> lowered {
 }

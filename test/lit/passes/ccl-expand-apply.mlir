@@ -224,7 +224,7 @@ ccl.algorithm @outwards implements #ccl.contract<broadcast, root = 4> on @t {
 // -----
 
 // What an inner algorithm asks for, the outermost gets.
-ccl.algorithm @innermost implements #ccl.contract<all_reduce, sum> attributes {ccl.slots = 5 : i64} {
+ccl.algorithm @innermost implements #ccl.contract<all_reduce, sum> attributes {ccl.multicast, ccl.slots = 5 : i64} {
   %x = ccl.buffer inout ranks(2) chunks(1)
   ccl.reduce %x[1, 0] into %x[0, 0]
   ccl.copy %x[0, 0] into %x[1, 0]
@@ -234,7 +234,7 @@ ccl.algorithm @between implements #ccl.contract<all_reduce, sum> attributes {ccl
   ccl.apply @innermost on %x by affine_map<(r, c, g) -> (r, g)> groups(2)
 }
 // CHECK-LABEL: ccl.algorithm @outermost
-// CHECK-SAME: ccl.slots = 5 : i64
+// CHECK-SAME: ccl.multicast, ccl.slots = 5 : i64
 ccl.algorithm @outermost implements #ccl.contract<all_reduce, sum> {
   %x = ccl.buffer inout ranks(2) chunks(4)
   ccl.apply @between on %x by affine_map<(r, c, g) -> (r, g * 2 + c)> groups(2)

@@ -117,3 +117,101 @@ ccl.program @narrow.p(%me) of @narrow ranks(0 to 4) {
     }
   }
 }
+
+// -----
+
+// What a switch copies is one transfer, whoever is told about it is told afterwards.
+// CHECK-LABEL: ccl.program @fan.root
+// CHECK-COUNT-3: ccl.peer
+// CHECK: ccl.transfer from %x[0] to %{{.*}}[0], %{{.*}}[0], %{{.*}}[0]
+// CHECK-NOT: ccl.transfer
+// CHECK-COUNT-3: ccl.signal
+ccl.algorithm @fan implements #ccl.contract<broadcast> attributes {ccl.multicast} {
+  %x = ccl.buffer inout ranks(4) chunks(1)
+}
+ccl.program @fan.root(%me) of @fan ranks(0 to 1) {
+  %x = ccl.buffer inout chunks(1)
+  ccl.block 0 {
+    affine.for %s = 1 to 4 {
+      %p = ccl.peer %x at %s
+      %told = ccl.channel to %s
+      ccl.transfer from %x[0] to %p[0]
+      ccl.signal %told
+    }
+  }
+}
+ccl.program @fan.leaf(%me) of @fan ranks(1 to 4) {
+  %x = ccl.buffer inout chunks(1)
+  %root = ccl.channel from 0
+  ccl.block 0 {
+    ccl.wait %root
+  }
+}
+
+// -----
+
+// Not across what has to be waited for, and not without the word.
+// CHECK-LABEL: ccl.program @turns.root
+// CHECK: ccl.transfer from %x[0] to %{{[^,]*}}[0]{{$}}
+// CHECK: ccl.wait
+// CHECK: ccl.transfer from %x[0] to %{{[^,]*}}[0]{{$}}
+ccl.algorithm @turns implements #ccl.contract<broadcast> attributes {ccl.multicast} {
+  %x = ccl.buffer inout ranks(3) chunks(1)
+}
+ccl.program @turns.root of @turns ranks(0) {
+  %x = ccl.buffer inout chunks(1)
+  %p = ccl.peer %x at 1
+  %q = ccl.peer %x at 2
+  %one = ccl.channel to 1
+  %two = ccl.channel to 2
+  %back = ccl.channel from 1
+  ccl.block 0 {
+    ccl.transfer from %x[0] to %p[0]
+    ccl.signal %one
+    ccl.wait %back
+    ccl.transfer from %x[0] to %q[0]
+    ccl.signal %two
+  }
+}
+ccl.program @turns.one of @turns ranks(1) {
+  %x = ccl.buffer inout chunks(1)
+  %root = ccl.channel from 0
+  %back = ccl.channel to 0
+  ccl.block 0 {
+    ccl.wait %root
+    ccl.signal %back
+  }
+}
+ccl.program @turns.two of @turns ranks(2) {
+  %x = ccl.buffer inout chunks(1)
+  %root = ccl.channel from 0
+  ccl.block 0 {
+    ccl.wait %root
+  }
+}
+// CHECK-LABEL: ccl.program @each.root
+// CHECK: ccl.transfer from %x[0] to %{{[^,]*}}[0]{{$}}
+// CHECK: ccl.transfer from %x[0] to %{{[^,]*}}[0]{{$}}
+ccl.algorithm @each implements #ccl.contract<broadcast> {
+  %x = ccl.buffer inout ranks(3) chunks(1)
+}
+ccl.program @each.root of @each ranks(0) {
+  %x = ccl.buffer inout chunks(1)
+  %p = ccl.peer %x at 1
+  %q = ccl.peer %x at 2
+  %one = ccl.channel to 1
+  %two = ccl.channel to 2
+  ccl.block 0 {
+    ccl.transfer from %x[0] to %p[0]
+    ccl.signal %one
+    ccl.transfer from %x[0] to %q[0]
+    ccl.signal %two
+  }
+}
+ccl.program @each.leaf(%me) of @each ranks(1 to 3) {
+  %x = ccl.buffer inout chunks(1)
+  %root = ccl.channel from 0
+  ccl.block 0 {
+    ccl.wait %root
+  }
+}

@@ -18,8 +18,8 @@ struct TopologyFlags {
   int32_t pcie = 0;
   double nic = 0;
 };
-/// Adds --detect, --nodes, --join, --rates, --gpu, --pcie, --nic, --symbol, --forbid; and the topology itself
-/// as a word, or as --topology if `asOption`.
+/// Adds --detect, --nodes, --join, --rates, --gpu, --pcie, --nic, --symbol, --forbid; and the
+/// topology itself as a word, or as --topology if `asOption`.
 void addTopologyOptions(CLI::App &command, TopologyFlags &flags, bool asOption);
 
 using interchange::TopologyInput;

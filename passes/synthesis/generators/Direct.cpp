@@ -110,9 +110,8 @@ AlgorithmOp inSwitchAllReduce(ModuleOp module, const GeneratorRequest &request) 
   a.getAlgorithm()->setAttr(multicastAttr, UnitAttr::get(module.getContext()));
   a.as(Via::Direct, 0);
   a.ranks(n, [&](Expr r) { a.copy(in(r, r), out(r, r)); });
-  a.ranks(n, [&](Expr r) {
-    a.steps(1, n, [&](Expr s) { a.reduce(in((r + s) % n, r), out(r, r)); });
-  });
+  a.ranks(n,
+          [&](Expr r) { a.steps(1, n, [&](Expr s) { a.reduce(in((r + s) % n, r), out(r, r)); }); });
   a.as(Via::Put, 1);
   a.ranks(n,
           [&](Expr r) { a.steps(1, n, [&](Expr s) { a.copy(out(r, r), out((r + s) % n, r)); }); });

@@ -32,7 +32,7 @@ private:
     if (isa<CopyOp, ReduceOp, TransferOp, SignalOp, WaitOp>(op))
       return 1;
     if (auto schedule = dyn_cast<ScheduleOp>(op))
-      return schedule.getRows().size() / ScheduleOp::rowSize;
+      return schedule.getNumRows();
     if (auto loop = dyn_cast<affine::AffineForOp>(op)) {
       auto [lower, upper] = environment.bounds(loop);
       return repeat(loop, loop.getInductionVar(), lower, upper, loop.getStepAsInt(), environment,

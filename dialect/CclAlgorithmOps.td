@@ -296,9 +296,14 @@ def Ccl_ScheduleOp : Ccl_Op<"schedule", [DeclareOpInterfaceMethods<MemoryEffects
   let extraClassDeclaration = [{
     /// The table, row by row. Empty if the resource is missing.
     llvm::ArrayRef<int64_t> getRows();
+    size_t getNumRows() { return getRows().size() / rowSize; }
     /// The source's and the destination's agents of a row.
     llvm::SmallVector<int64_t, 4> getAgentsOf(size_t row);
     static constexpr int64_t rowSize = 9;
+    /// A table of so many columns, its numbers row by row: of moves, or of agents.
+    static mlir::ElementsAttr makeTable(mlir::MLIRContext *context,
+                                        llvm::ArrayRef<int64_t> numbers,
+                                        int64_t columns = rowSize);
   }];
 }
 

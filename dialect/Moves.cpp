@@ -259,6 +259,13 @@ static LogicalResult verifyAgentRows(ScheduleOp op) {
 // A row of equal numbers is no valid row anyway.
 ArrayRef<int64_t> ScheduleOp::getRows() { return numbersOf(getTable()); }
 
+ElementsAttr ScheduleOp::makeTable(MLIRContext *context, ArrayRef<int64_t> numbers,
+                                   int64_t columns) {
+  auto type = RankedTensorType::get({int64_t(numbers.size()) / columns, columns},
+                                    IntegerType::get(context, 64));
+  return DenseElementsAttr::get(type, numbers);
+}
+
 SmallVector<int64_t, 4> ScheduleOp::getAgentsOf(size_t row) {
   if (!getAgents())
     return {0, 0};

@@ -182,10 +182,8 @@ private:
                   {step, move.reduce, move.from.rank, int64_t(move.from.buffer), move.from.chunk,
                    move.into.rank, int64_t(move.into.buffer), move.into.chunk, move.count});
     }
-    auto type = mlir::RankedTensorType::get(
-        {int64_t(notes.moves.size()), int64_t(ScheduleOp::rowSize)}, builder.getI64Type());
     builder.create<ScheduleOp>(tableLocation(), buffers,
-                               mlir::DenseElementsAttr::get(type, llvm::ArrayRef(rows)));
+                               ScheduleOp::makeTable(builder.getContext(), rows));
     return mlir::success();
   }
 

@@ -348,15 +348,13 @@ private:
           }
         }
     }
-    const int64_t count = int64_t(rows.size()) / ScheduleOp::rowSize;
-    if (count == 0 && !in.empty())
+    if (rows.empty() && !in.empty())
       return success();
-    auto table = [&](ArrayRef<int64_t> numbers, int64_t columns) {
-      auto type = RankedTensorType::get({count, columns}, b.getI64Type());
-      return ElementsAttr(DenseElementsAttr::get(type, numbers));
-    };
-    b.create<ScheduleOp>(op.getLoc(), buffers, table(rows, ScheduleOp::rowSize), op.getViaAttr(),
-                         /*tag=*/0, agents.empty() ? ElementsAttr() : table(agents, columns));
+    ElementsAttr table;
+    if (!agents.empty())
+      table = ScheduleOp::makeTable(context, agents, columns);
+    b.create<ScheduleOp>(op.getLoc(), buffers, ScheduleOp::makeTable(context, rows),
+                         op.getViaAttr(), /*tag=*/0, table);
     return success();
   }
 

@@ -39,12 +39,9 @@ struct AssignChannels : impl::CclAssignChannelsBase<AssignChannels> {
     if (!schedule || !schedule.getAgents())
       return;
     SmallVector<int64_t> pairs;
-    const size_t rows = schedule.getRows().size() / ScheduleOp::rowSize;
-    for (size_t row = 0; row < rows; ++row)
+    for (size_t row = 0; row < schedule.getNumRows(); ++row)
       llvm::append_range(pairs, ArrayRef(schedule.getAgentsOf(row)).take_front(2));
-    schedule.setAgentsAttr(DenseElementsAttr::get(
-        RankedTensorType::get({int64_t(rows), 2}, IntegerType::get(op->getContext(), 64)),
-        ArrayRef(pairs)));
+    schedule.setAgentsAttr(ScheduleOp::makeTable(op->getContext(), pairs, 2));
   }
 
   void assign(AlgorithmOp algorithm) {

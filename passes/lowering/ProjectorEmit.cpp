@@ -22,8 +22,7 @@ AgentPairs::AgentPairs(AlgorithmOp algorithm) {
     MoveRef row;
     row.via = schedule.getVia();
     row.tag = schedule.getTag();
-    const size_t rows = schedule.getRows().size() / ScheduleOp::rowSize;
-    for (size_t i = 0; i < rows; ++i) {
+    for (size_t i = 0; i < schedule.getNumRows(); ++i) {
       SmallVector<int64_t, 4> agents = schedule.getAgentsOf(i);
       row.srcAgent = agents.front();
       row.dstAgents.assign(agents.begin() + 1, agents.end());

@@ -14,7 +14,7 @@ int64_t countAgents(Region &region) {
         count = std::max(count, agent + 1);
     }
     auto schedule = dyn_cast<ScheduleOp>(op);
-    const size_t rows = schedule ? schedule.getRows().size() / ScheduleOp::rowSize : 0;
+    const size_t rows = schedule ? schedule.getNumRows() : 0;
     for (size_t row = 0; row < rows; ++row)
       for (int64_t agent : schedule.getAgentsOf(row))
         count = std::max(count, agent + 1);
@@ -30,21 +30,20 @@ static void shiftMove(Operation *op, const MoveRef &move, int64_t offset) {
 }
 
 static void shiftRows(ScheduleOp schedule, int64_t offset) {
-  const int64_t rows = int64_t(schedule.getRows().size()) / ScheduleOp::rowSize;
+  const size_t rows = schedule.getNumRows();
   if (rows == 0)
     return;
   const int64_t columns =
       schedule.getAgents() ? schedule.getAgents()->getShapedType().getDimSize(1) : 2;
   SmallVector<int64_t> table;
-  for (int64_t row = 0; row < rows; ++row) {
-    SmallVector<int64_t, 4> agents = schedule.getAgentsOf(size_t(row));
+  for (size_t row = 0; row < rows; ++row) {
+    SmallVector<int64_t, 4> agents = schedule.getAgentsOf(row);
     for (int64_t &agent : agents)
       agent += offset;
     agents.resize(size_t(columns), -1);
     table.append(agents.begin(), agents.end());
   }
-  auto type = RankedTensorType::get({rows, columns}, IntegerType::get(schedule.getContext(), 64));
-  schedule.setAgentsAttr(DenseElementsAttr::get(type, ArrayRef<int64_t>(table)));
+  schedule.setAgentsAttr(ScheduleOp::makeTable(schedule.getContext(), table, columns));
 }
 
 void shiftAgents(Region &region, int64_t offset) {

@@ -307,16 +307,12 @@ private:
 
   void addSchedule(ArrayRef<int64_t> table, ArrayRef<int64_t> tableAgents, ViaAttr via,
                    uint64_t tag) {
-    const int64_t rows = int64_t(table.size()) / ScheduleOp::rowSize;
-    auto tensor = [&](ArrayRef<int64_t> numbers, int64_t columns) -> ElementsAttr {
-      return DenseElementsAttr::get(RankedTensorType::get({rows, columns}, builder.getI64Type()),
-                                    numbers);
-    };
     SmallVector<Value> buffers = {main};
     if (separate)
       buffers.insert(buffers.begin(), in);
-    builder.create<ScheduleOp>(loc, buffers, tensor(table, ScheduleOp::rowSize), via, tag,
-                               tensor(tableAgents, columns));
+    MLIRContext *context = builder.getContext();
+    builder.create<ScheduleOp>(loc, buffers, ScheduleOp::makeTable(context, table), via, tag,
+                               ScheduleOp::makeTable(context, tableAgents, columns));
   }
 
   const Network &network;

@@ -126,10 +126,8 @@ void AlgorithmBuilder::copyTable(Buffer from, Buffer into, ArrayRef<Row> rows) {
   for (const Row &row : rows)
     table.append({/*step=*/0, /*copy=*/0, row.fromRank, /*buffer=*/0, row.fromChunk, row.intoRank,
                   /*buffer=*/1, row.intoChunk, /*count=*/1});
-  auto type =
-      RankedTensorType::get({int64_t(rows.size()), ScheduleOp::rowSize}, builder.getI64Type());
   builder.create<ScheduleOp>(loc, ValueRange{from.getValue(), into.getValue()},
-                             DenseElementsAttr::get(type, ArrayRef<int64_t>(table)));
+                             ScheduleOp::makeTable(builder.getContext(), table));
 }
 
 void AlgorithmBuilder::apply(FlatSymbolRefAttr callee, StringAttr axis, Buffer x) {

@@ -4,15 +4,15 @@
 #include "dialect/NormalForms.h"
 
 #include "mlir/IR/Matchers.h"
+#include "llvm/Support/MathExtras.h"
 
 using namespace mlir;
 
 namespace ccl {
 namespace {
 
-// b is positive; neither may overflow, whatever a is.
-int64_t floorMod(int64_t a, int64_t b) { return a % b < 0 ? a % b + b : a % b; }
-int64_t floorDiv(int64_t a, int64_t b) { return a / b - (a % b < 0); }
+using llvm::divideFloorSigned;
+using llvm::mod;
 
 /// A total order that does not depend on addresses: dimensions, symbols, then the rest.
 int compare(AffineExpr a, AffineExpr b) {
@@ -64,14 +64,14 @@ AffineExpr normalizeMod(AffineExpr lhs, int64_t c) {
     inner = reduced;
   }
   for (auto &term : inner.terms) {
-    term.second = floorMod(term.second, c);
+    term.second = mod(term.second, c);
     if (term.second * 2 > c)
       term.second -= c;
   }
-  inner.constant = floorMod(inner.constant, c);
+  inner.constant = mod(inner.constant, c);
   AffineExpr sum = inner.build(lhs.getContext());
   if (auto known = dyn_cast<AffineConstantExpr>(sum))
-    return getAffineConstantExpr(floorMod(known.getValue(), c), lhs.getContext());
+    return getAffineConstantExpr(mod(known.getValue(), c), lhs.getContext());
   return sum % c;
 }
 
@@ -85,8 +85,8 @@ void normalizeFloorDiv(AffineExpr lhs, int64_t c, int64_t factor, LinearForm &ou
     else
       rest.add(atom, k);
   }
-  out.constant += factor * floorDiv(inner.constant, c);
-  rest.constant = floorMod(inner.constant, c);
+  out.constant += factor * divideFloorSigned(inner.constant, c);
+  rest.constant = mod(inner.constant, c);
   AffineExpr sum = rest.build(lhs.getContext());
   if (isa<AffineConstantExpr>(sum))
     return; // 0 <= constant < c
@@ -160,6 +160,17 @@ LinearForm LinearForm::of(AffineExpr expr) {
   return form;
 }
 
+int64_t splitConstant(AffineExpr &expr) {
+  AffineExpr rest = getAffineConstantExpr(0, expr.getContext()), last = expr;
+  if (auto sum = dyn_cast<AffineBinaryOpExpr>(expr); sum && sum.getKind() == AffineExprKind::Add)
+    rest = sum.getLHS(), last = sum.getRHS();
+  auto constant = dyn_cast<AffineConstantExpr>(last);
+  if (!constant)
+    return 0;
+  expr = rest;
+  return constant.getValue();
+}
+
 int64_t stripModulus(AffineExpr &expr) {
   auto mod = dyn_cast<AffineBinaryOpExpr>(expr);
   if (!mod || mod.getKind() != AffineExprKind::Mod)
@@ -197,13 +208,13 @@ std::optional<Interval> boundsOf(AffineExpr e, ArrayRef<Interval> ranges) {
   case AffineExprKind::Mod:
     if (!constant || c <= 0)
       return std::nullopt;
-    if (l && floorDiv(l->first, c) == floorDiv(l->second, c))
-      return Interval(floorMod(l->first, c), floorMod(l->second, c));
+    if (l && divideFloorSigned(l->first, c) == divideFloorSigned(l->second, c))
+      return Interval(mod(l->first, c), mod(l->second, c));
     return Interval(0, c - 1);
   case AffineExprKind::FloorDiv:
     if (!constant || c <= 0)
       return std::nullopt;
-    return Interval(floorDiv(l->first, c), floorDiv(l->second, c));
+    return Interval(divideFloorSigned(l->first, c), divideFloorSigned(l->second, c));
   default: return std::nullopt;
   }
 }
@@ -213,9 +224,7 @@ AffineExpr normalizeIndex(AffineExpr expr) {
     return expr;
   MLIRContext *context = expr.getContext();
   auto *dialect = context->getLoadedDialect<CclDialect>();
-  const auto *forms = dialect ? static_cast<const NormalForms *>(
-                                    dialect->getRegisteredInterface(NormalForms::getInterfaceID()))
-                              : nullptr;
+  const auto *forms = dialect ? dialect->getRegisteredInterface<NormalForms>() : nullptr;
   AffineExpr form = forms ? forms->lookup(expr) : AffineExpr();
   if (form)
     return form;
@@ -324,8 +333,8 @@ int64_t evaluateIndex(AffineExpr e, ArrayRef<int64_t> inputs, unsigned numDims) 
     switch (e.getKind()) {
     case AffineExprKind::Add: return l + r;
     case AffineExprKind::Mul: return l * r;
-    case AffineExprKind::Mod: return r > 0 ? floorMod(l, r) : -1;
-    case AffineExprKind::FloorDiv: return r > 0 ? floorDiv(l, r) : -1;
+    case AffineExprKind::Mod: return r > 0 ? mod(l, r) : -1;
+    case AffineExprKind::FloorDiv: return r > 0 ? divideFloorSigned(l, r) : -1;
     default: return r > 0 ? l / r + (l % r > 0) : -1; // ceildiv
     }
   }
@@ -401,6 +410,24 @@ AffineExpr linearize(ArrayRef<AffineExpr> coordinates, ArrayRef<int64_t> shape) 
   for (auto [c, extent] : llvm::zip_equal(coordinates, shape))
     position = position ? position * extent + c : c;
   return normalizeIndex(position);
+}
+
+SmallVector<int64_t> delinearize(int64_t position, ArrayRef<int64_t> shape) {
+  SmallVector<int64_t> coordinates(shape.size());
+  for (size_t i = shape.size(); i-- > 0; position /= shape[i])
+    coordinates[i] = position % shape[i];
+  return coordinates;
+}
+
+SmallVector<AffineExpr> delinearize(AffineExpr position, ArrayRef<int64_t> shape) {
+  SmallVector<AffineExpr> coordinates;
+  int64_t stride = product(shape);
+  for (int64_t extent : shape) {
+    stride /= extent;
+    AffineExpr c = position.floorDiv(stride);
+    coordinates.push_back(normalizeIndex(coordinates.empty() ? c : c % extent));
+  }
+  return coordinates;
 }
 
 int64_t product(ArrayRef<int64_t> shape) {

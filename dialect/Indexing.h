@@ -28,6 +28,9 @@ struct LinearForm {
   mlir::AffineExpr build(mlir::MLIRContext *context);
 };
 
+/// Takes the constant summand from a sum in normal form: `expr` becomes the rest of it, or 0.
+int64_t splitConstant(mlir::AffineExpr &expr);
+
 /// If `expr` is (something) mod N in normal form: N, and `expr` becomes the something.
 int64_t stripModulus(mlir::AffineExpr &expr);
 
@@ -73,6 +76,10 @@ int64_t linearize(llvm::ArrayRef<int64_t> coordinates, llvm::ArrayRef<int64_t> s
 /// The same as an expression, without the range check.
 mlir::AffineExpr linearize(llvm::ArrayRef<mlir::AffineExpr> coordinates,
                            llvm::ArrayRef<int64_t> shape);
+/// The coordinates in `shape` of a row-major position, which must be inside.
+llvm::SmallVector<int64_t> delinearize(int64_t position, llvm::ArrayRef<int64_t> shape);
+llvm::SmallVector<mlir::AffineExpr> delinearize(mlir::AffineExpr position,
+                                                llvm::ArrayRef<int64_t> shape);
 int64_t product(llvm::ArrayRef<int64_t> shape);
 
 /// Emits an error unless the operands are valid affine dimensions and symbols.

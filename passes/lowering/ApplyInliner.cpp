@@ -290,9 +290,9 @@ private:
       return badRow(op, number) << "chunks " << row[side + 2] << " to "
                                 << row[side + 2] + row[8] - 1 << " are not all inside [0, "
                                 << product(chunkShape) << ")";
-    appendCoordinates(row[side], rankShape, inputs);
-    appendCoordinates(row[side + 2], chunkShape, inputs);
-    appendCoordinates(group, groups, inputs);
+    inputs.append(delinearize(row[side], rankShape));
+    inputs.append(delinearize(row[side + 2], chunkShape));
+    inputs.append(delinearize(group, groups));
     SmallVector<int64_t> results;
     for (AffineExpr e : binding.map.getResults())
       results.push_back(evaluateIndex(e, inputs, inputs.size()));
@@ -356,14 +356,6 @@ private:
     b.create<ScheduleOp>(op.getLoc(), buffers, ScheduleOp::makeTable(context, rows),
                          op.getViaAttr(), /*tag=*/0, table);
     return success();
-  }
-
-  static void appendCoordinates(int64_t linear, ArrayRef<int64_t> shape,
-                                SmallVectorImpl<int64_t> &out) {
-    size_t start = out.size();
-    out.resize(start + shape.size());
-    for (size_t i = shape.size(); i-- > 0; linear /= shape[i])
-      out[start + i] = linear % shape[i];
   }
 
   ApplyOp apply;

@@ -87,8 +87,11 @@ private:
     return !other.wasInterrupted();
   }
 
-  /// Notes whether operand `i` (of sources, then destinations) is in the rank's own part.
+  /// Notes whether operand `i` (of sources, then destinations) is in the rank's own part, where
+  /// that is the output.
   void noteOwn(Operation *op, unsigned i, int64_t rank, const model::Operand &o, int64_t count) {
+    if (!scatters())
+      return;
     const int64_t first = contract.outPosition(rank, 0), end = first + contract.outChunks();
     const bool inside = o.chunk >= first && o.chunk + count <= end;
     const bool outside = o.chunk + count <= first || o.chunk >= end;
@@ -253,12 +256,12 @@ private:
     program.getBody().walk([&](WaitOp op) { guard(op); });
   }
 
-  /// The place at a linear chunk, `iv` or 0, counted from the rank's own shard if `own`.
-  PlaceRef placeAt(Value base, ArrayRef<int64_t> extents, Value iv, bool own) {
+  /// The place at a linear chunk, `iv` or 0, counted from the rank's own shard or from the first.
+  PlaceRef placeAt(Value base, ArrayRef<int64_t> extents, Value iv, bool fromOwn) {
     IndexSpace space;
     const AffineExpr inShard =
         iv ? getAffineDimExpr(space.dim(iv), context) : getAffineConstantExpr(0, context);
-    const AffineExpr linear = own ? inShard + ownShard(space) : inShard;
+    const AffineExpr linear = fromOwn ? inShard + ownShard(space) : inShard;
     const int64_t perShard = contract.chunks;
     SmallVector<AffineExpr> exprs;
     int64_t stride = product(extents);
@@ -266,9 +269,9 @@ private:
       stride /= extent;
       AffineExpr e = linear.floorDiv(stride);
       // Most axes count shards, or chunks of one: these have simpler indices.
-      if (own && stride % perShard == 0)
+      if (fromOwn && stride % perShard == 0)
         e = ownRank(space).floorDiv(stride / perShard);
-      else if (own && perShard % (stride * extent) == 0)
+      else if (fromOwn && perShard % (stride * extent) == 0)
         e = inShard.floorDiv(stride);
       exprs.push_back(normalizeIndex(axis == 0 ? e : e % extent));
     }

@@ -56,12 +56,7 @@ void Projector::createProgram(StringRef name) {
                                     AffineMapAttr(), AffineMap::get(0, 0, extents, context),
                                     ValueRange(), ValueRange(), op.getNameAttr());
   }
-  int64_t stride = product(rankShape);
-  for (auto [axis, extent] : llvm::enumerate(rankShape)) {
-    stride /= extent;
-    AffineExpr c = rank.floorDiv(stride);
-    me.push_back(normalizeIndex(axis == 0 ? c : c % extent));
-  }
+  me = delinearize(rank, rankShape);
   block = b.create<BlockOp>(loc, 0);
   block.getBody().emplaceBlock();
 }
@@ -408,10 +403,8 @@ Control Projector::emitSchedule(ScheduleOp op, OpBuilder &b) {
   std::vector<StepMove> moves;
   std::vector<Half> halves;
   auto coordinates = [&](int64_t linear, ArrayRef<int64_t> shape) {
-    SmallVector<AffineExpr> list(shape.size());
-    for (size_t i = shape.size(); i-- > 0; linear /= shape[i])
-      list[i] = constant(linear % shape[i]);
-    return list;
+    return llvm::map_to_vector(delinearize(linear, shape),
+                               [&](int64_t c) -> AffineExpr { return constant(c); });
   };
   auto flush = [&]() -> Control {
     ++step;

@@ -5,9 +5,11 @@
 // shape is that of its body, the trips and the growths, so that loops roll into loops.
 //===----------------------------------------------------------------------===//
 #include "passes/lowering/RollLoops.h"
+#include "dialect/Indexing.h"
 #include "passes/Passes.h"
 
 #include "llvm/ADT/StringExtras.h"
+#include "llvm/Support/MathExtras.h"
 
 #include <map>
 
@@ -25,16 +27,6 @@ struct Index {
   int64_t constant = 0, modulus = 0;
 };
 
-std::pair<AffineExpr, int64_t> splitConstant(AffineExpr e) {
-  const AffineExpr zero = getAffineConstantExpr(0, e.getContext());
-  if (auto constant = dyn_cast<AffineConstantExpr>(e))
-    return {zero, constant.getValue()};
-  if (auto sum = dyn_cast<AffineBinaryOpExpr>(e); sum && sum.getKind() == AffineExprKind::Add)
-    if (auto constant = dyn_cast<AffineConstantExpr>(sum.getRHS()))
-      return {sum.getLHS(), constant.getValue()};
-  return {e, 0};
-}
-
 /// The extent of a rank variable that counts from 0.
 int64_t extentOf(Value operand) {
   auto argument = dyn_cast<BlockArgument>(operand);
@@ -51,17 +43,13 @@ int64_t extentOf(Value operand) {
 }
 
 Index decode(AffineExpr e, ValueRange operands) {
-  if (auto mod = dyn_cast<AffineBinaryOpExpr>(e); mod && mod.getKind() == AffineExprKind::Mod)
-    if (auto modulus = dyn_cast<AffineConstantExpr>(mod.getRHS())) {
-      auto [rest, constant] = splitConstant(mod.getLHS());
-      return {rest, constant, modulus.getValue()};
-    }
+  Index index{e};
+  index.modulus = stripModulus(index.rest);
   // A rank is itself modulo the number of ranks: what is `(r + 0) mod n`.
   if (auto dim = dyn_cast<AffineDimExpr>(e))
-    if (int64_t extent = extentOf(operands[dim.getPosition()]))
-      return {e, 0, extent};
-  auto [rest, constant] = splitConstant(e);
-  return {rest, constant, 0};
+    index.modulus = extentOf(operands[dim.getPosition()]);
+  index.constant = splitConstant(index.rest);
+  return index;
 }
 
 /// A step, or a loop of them.
@@ -177,7 +165,7 @@ private:
 
   /// `value` itself where nothing wraps.
   static int64_t around(int64_t value, int64_t modulus) {
-    return modulus > 0 ? (value % modulus + modulus) % modulus : value;
+    return modulus > 0 ? llvm::mod(value, modulus) : value;
   }
   ArrayRef<int64_t> wraps(const Item &item) const { return moduli[size_t(item.shape)]; }
 

@@ -21,8 +21,6 @@ namespace {
 
 using Steps = SmallVector<int64_t>; ///< per rank axis
 
-int64_t floorMod(int64_t a, int64_t b) { return (a % b + b) % b; }
-
 /// A digit of a loop variable that might be counted from another start.
 struct Digit {
   unsigned dim;
@@ -158,8 +156,8 @@ AffineExpr Finder::fold(AffineExpr e) {
   if (divides && by && by.getValue() > 0)
     if (auto bounds = boundsOf(l, ranges)) {
       int64_t c = by.getValue();
-      int64_t low = (bounds->first - floorMod(bounds->first, c)) / c;
-      int64_t high = (bounds->second - floorMod(bounds->second, c)) / c;
+      int64_t low = (bounds->first - llvm::mod(bounds->first, c)) / c;
+      int64_t high = (bounds->second - llvm::mod(bounds->second, c)) / c;
       if (low == high)
         return e.getKind() == AffineExprKind::Mod ? l - low * c
                                                   : getAffineConstantExpr(low, context);
@@ -215,11 +213,11 @@ std::optional<Motion> Finder::motionOf(AffineExpr e, int64_t extent) {
     int digit = digitOf(atom);
     if (isCoordinate(atom)) {
       size_t x = cast<AffineDimExpr>(atom).getPosition();
-      motion.coordinates[x] = floorMod(factor, extent);
+      motion.coordinates[x] = llvm::mod(factor, extent);
       if (motion.coordinates[x] * rankShape[x] % extent != 0)
         return std::nullopt; // jumps where the coordinate wraps around
     } else if (digit >= 0 && factor * digits[size_t(digit)].extent % extent == 0) {
-      motion.digits.emplace_back(size_t(digit), floorMod(factor, extent));
+      motion.digits.emplace_back(size_t(digit), llvm::mod(factor, extent));
     } else if (usesCoordinates(atom)) {
       return std::nullopt;
     } else {
@@ -373,7 +371,7 @@ Steps Finder::moves(const Constraint &constraint) const {
   Steps steps = constraint.motion.coordinates;
   for (auto [digit, factor] : constraint.motion.digits)
     for (size_t x = 0; x < steps.size(); ++x)
-      steps[x] = floorMod(steps[x] + factor * (*digits[digit].steps)[x], constraint.extent);
+      steps[x] = llvm::mod(steps[x] + factor * (*digits[digit].steps)[x], constraint.extent);
   return steps;
 }
 
@@ -398,7 +396,7 @@ bool Finder::infer(const Constraint &constraint) {
     return true;
   Steps others = moves(constraint), missing = zero;
   for (size_t x = 0; x < missing.size(); ++x)
-    missing[x] = floorMod((factor == 1 ? 1 : -1) * ((*axis.steps)[x] - others[x]), extent);
+    missing[x] = llvm::mod((factor == 1 ? 1 : -1) * ((*axis.steps)[x] - others[x]), extent);
   digits[digit].steps = missing;
   return true;
 }

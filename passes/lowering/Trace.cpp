@@ -126,18 +126,6 @@ bool mayRunInPlace(AlgorithmOp algorithm) {
   return !holds || holds.getValue();
 }
 
-/// The constant summand of a sum in normal form; `e` becomes the rest of it, or null.
-static int64_t stripConstant(AffineExpr &e) {
-  AffineExpr rest, last = e;
-  if (auto sum = dyn_cast<AffineBinaryOpExpr>(e); sum && sum.getKind() == AffineExprKind::Add)
-    rest = sum.getLHS(), last = sum.getRHS();
-  auto constant = dyn_cast<AffineConstantExpr>(last);
-  if (!constant)
-    return 0;
-  e = rest;
-  return constant.getValue();
-}
-
 /// Indices of one axis: valid ones lie in [0, extent), so they are equal if and only if their
 /// difference is 0 modulo the extent.
 static Overlap compare(AffineExpr x, AffineExpr y, int64_t extent) {
@@ -148,7 +136,7 @@ static Overlap compare(AffineExpr x, AffineExpr y, int64_t extent) {
   AffineExpr a = x, b = y;
   int64_t m = stripModulus(a), n = stripModulus(b);
   m = m ? m : extent, n = n ? n : extent;
-  const int64_t difference = stripConstant(a) - stripConstant(b);
+  const int64_t difference = splitConstant(a) - splitConstant(b);
   if (m == n && a == b)
     return verdict(difference, m);
   auto known = dyn_cast<AffineConstantExpr>(normalizeIndex((x - y) % extent));

@@ -12,9 +12,10 @@
 
 namespace ccl {
 
-/// Ranks whose traces decide for all ranks of `program`: one if ranks differ by a shift of every
-/// buffer's chunks, which keeps all relations between places; else all, if these have up to `limit`
-/// instructions. Nothing if neither holds. The default takes a fraction of a second.
+/// Ranks whose traces decide for all ranks of `program`: all where these have few instructions;
+/// else one if ranks differ by a shift of every buffer's chunks, which keeps all relations between
+/// places; else all, if these have up to `limit` instructions. Nothing if one rank has so many, or
+/// none of this holds. The default takes a fraction of a second.
 constexpr uint64_t traceLimit = uint64_t(1) << 21;
 std::optional<llvm::SmallVector<int64_t>> representativeRanks(ProgramOp program,
                                                               uint64_t limit = traceLimit);

@@ -27,11 +27,12 @@ def CclExpandApply : Pass<"ccl-expand-apply", "mlir::ModuleOp"> {
   let summary = "inline ccl.apply and ccl.pipeline";
   let description = [{
     Every `ccl.apply` becomes the callee's moves, with places mapped and rank loops
-    extended by the groups; `along` is turned into maps first. The callee's scratch
-    becomes scratch of the caller. The stages of `ccl.pipeline` are laid end to end (the
-    program is repeated per micro-batch, so stages of different micro-batches overlap);
-    their number is kept as `ccl.stages`. Applied algorithms that nothing refers to any
-    more are removed.
+    extended by the groups. `along` is turned into maps first; a collective, into its algorithm
+    with a map for each buffer that says where its data is among the caller's. The callee's scratch
+    becomes scratch of the caller. The stages of `ccl.pipeline` are laid end to end, and each gets
+    agents of its own: the program is repeated per micro-batch, so stages of different micro-batches
+    overlap. Their number is kept as `ccl.stages`, their first agents as `ccl.stage_agents`. What
+    was applied and nothing refers to any more is removed.
   }];
 }
 
@@ -146,9 +147,14 @@ def CclProjectToRanks : Pass<"ccl-project-to-ranks", "mlir::ModuleOp"> {
     and nothing costs ranks times steps. Conditions on the rank split the set of ranks
     into classes; conditions on a step unroll that loop.
 
-    Moves appear in the algorithm's order, which is free of deadlock with one slot. At one
-    position sends come first while they fit the slots, otherwise both halves alternate.
-    A direct move is guarded by two signals: ready (source to destination) and done.
+    Moves appear in the algorithm's order, which is free of deadlock with one slot. In one
+    step what is put comes first. Sends come before receives while they fit the slots, otherwise
+    both halves alternate, or keep the order of the moves where these are enumerated. A direct move is guarded by two signals: ready (source to destination) and done. Of a
+    put the destination is told by a signal when it is there.
+
+    Where moves name agents each pair of them that works together gets channels of its own,
+    loops over steps are unrolled, and `ccl.agent` on every instruction says who executes it:
+    `ccl-split-agents` takes the one sequence apart.
   }];
   let options = [
     Option<"rank", "rank", "int64_t", "-1", "project this rank only; -1: all">,

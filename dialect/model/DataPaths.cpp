@@ -7,6 +7,10 @@ static constexpr size_t mostEdges = size_t(1) << 18;
 
 void DataPaths::add(RankEvent from, RankEvent to, By by) {
   const int64_t ahead = group.moveRank(group.inverse(from.rank), to.rank);
+  // A transfer of several chunks reads what one transfer wrote.
+  if (const auto &known = uses[size_t(from.event)];
+      !known.empty() && known.back() == Edge{ahead, to.event, by})
+    return;
   uses[size_t(from.event)].push_back({ahead, to.event, by});
   sources[size_t(to.event)].push_back({group.inverse(ahead), from.event, by});
 }

@@ -30,10 +30,13 @@ public:
       : group(group), network(network), uses(network.numEvents()), sources(network.numEvents()) {}
 
   enum class By { Message, Place };
-  /// `to` took what `from` sent, or read what it wrote and is known to come after it.
+  /// `to` took what `from` sent, or read what it wrote and is known to come after it. Of the same
+  /// edge several times in a row one is kept.
   void add(RankEvent from, RankEvent to, By by);
-  /// Whether a path leads from an access of `first` (a write?) to `second`. It may go on with any
-  /// later event of an agent that it comes to. False also if that takes long to find out.
+  /// Whether a path leads from where `first` has accessed its place (`writes`: has written it) to
+  /// where `second` begins. It goes on with any later event of an agent that it comes to; from a
+  /// write, with what the event wrote, or with a later event: what it sends may leave before. False
+  /// also if that takes long to find out.
   bool lead(RankEvent first, bool writes, RankEvent second) const;
 
 private:
@@ -41,6 +44,7 @@ private:
     int64_t shift; ///< the other rank, as this one sees it
     int32_t event;
     By by;
+    bool operator==(const Edge &) const = default;
   };
   class Side;
   uint64_t key(int64_t rank, int64_t number) const {

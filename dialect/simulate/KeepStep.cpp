@@ -198,7 +198,6 @@ std::string KeepStep::joinImages() {
   if (group.numRanks() > mostImages / std::max<int64_t>(int64_t(code.ways.size()), 1))
     return fmt::format("{} ways of {} ranks are too many to compare them", code.ways.size(),
                        group.numRanks());
-  joined = Classes(wires.size() + topology.resources.size());
   hopsOf.resize(wires.size() + topology.resources.size());
   struct Image {
     int32_t src, way;

@@ -21,7 +21,7 @@ int64_t lengthOf(int64_t chunk, int64_t count, int64_t chunks) {
 /// length, if shifts take each to one as long.
 bool keepsLengths(const Program &rankZero, const Contract &contract, const ShiftGroup &group,
                   const SimulateOptions &options) {
-  if (options.count % (contract.chunks * options.batches) == 0)
+  if (options.count % contract.chunks == 0)
     return true;
   auto length = [&](int64_t chunk) { return lengthOf(chunk, options.count, contract.chunks); };
   for (int64_t shift : group.generators())
@@ -165,9 +165,8 @@ std::optional<SimulateReport> simulateSymmetric(const Program &rankZero, const C
   if (!keepsLengths(rankZero, contract, group, options)) {
     if (int64_t(network.numEvents()) <= options.mostUneven / contract.ranks)
       return refuse(
-          fmt::format("{} elements are not divisible by {} chunks and {} micro-batches, so "
-                      "that lengths differ",
-                      options.count, contract.chunks, options.batches));
+          fmt::format("{} elements are not divisible by {} chunks, so that lengths differ",
+                      options.count, contract.chunks));
     options.count = longestChunk(options.count, contract.chunks) * contract.chunks;
     report.lengthened = true;
   }

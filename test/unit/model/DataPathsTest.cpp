@@ -8,7 +8,6 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
-#include <numeric>
 #include <random>
 
 using namespace ccl::model;

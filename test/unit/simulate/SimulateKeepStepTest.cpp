@@ -40,8 +40,7 @@ TEST_CASE("what does not keep step is refused") {
   };
   CHECK(!refused(ring(4, 2, true), ringTopology(4, 25, 1), optionsFor(16, 4)));
   CHECK(refused(ring(4, 2, true), ringTopology(4, 25, 1), optionsFor(17)));
-  CHECK(why ==
-        "17 elements are not divisible by 4 chunks and 1 micro-batches, so that lengths differ");
+  CHECK(why == "17 elements are not divisible by 4 chunks, so that lengths differ");
   Topology uneven = ringTopology(4, 25, 1);
   uneven.links[4].bandwidth = 20;
   CHECK(refused(ring(4, 2, true), uneven, optionsFor(16)));

@@ -1,9 +1,9 @@
 //===- Decompose.cpp - Collectives as stages along axes -------------------------===//
 #include "dialect/Indexing.h"
 #include "passes/Passes.h"
-#include "passes/synthesis/Decompositions.h"
 #include "passes/synthesis/Stages.h"
 #include "passes/synthesis/generators/Builder.h"
+#include "passes/synthesis/solver/Decompositions.h"
 
 #include <fmt/format.h>
 
@@ -14,6 +14,9 @@ namespace ccl {
 #include "passes/Passes.h.inc"
 
 namespace {
+
+using solver::Decomposer;
+using solver::Decomposition;
 
 /// Candidates that a remark lists.
 constexpr size_t mostListed = 8;
@@ -72,8 +75,8 @@ struct Decompose : impl::CclDecomposeBase<Decompose> {
     OpBuilder b(op);
     const StringRef name = SymbolTable::getSymbolName(op).getValue();
     SmallVector<Attribute> stages;
-    AxisSet scattered(topology.axes.size());
-    for (const DecomposedStage &stage : best.stages) {
+    solver::AxisSet scattered(topology.axes.size());
+    for (const solver::DecomposedStage &stage : best.stages) {
       stages.push_back(writeStage(b, op, topology, stage));
       if (stage.collective == model::Collective::ReduceScatter ||
           stage.collective == model::Collective::AllGather)
@@ -91,7 +94,8 @@ struct Decompose : impl::CclDecomposeBase<Decompose> {
   }
 
   FlatSymbolRefAttr writeStage(OpBuilder &b, CollectiveOpInterface op,
-                               const model::Topology &topology, const DecomposedStage &stage) {
+                               const model::Topology &topology,
+                               const solver::DecomposedStage &stage) {
     const bool isReduce = stage.collective == model::Collective::Reduce;
     SmallVector<StringRef> axes;
     std::string name = SymbolTable::getSymbolName(op).getValue().str() + "_" +

@@ -53,12 +53,12 @@ public:
       report.error = packings.find();
     }
     for (const Packing &packing : packings.best())
-      report.trades.push_back({packing.height, packing.chunks, ratioOf(packing),
-                               packing.mostGBps / report.bound.algbw, packing.pairs});
+      report.trades.push_back({packing.height, packing.kind.chunks, ratioOf(packing),
+                               packing.kind.mostGBps / report.bound.algbw, packing.kind.pairs});
     if (report.error.empty())
       search(network, packings);
     if (report.error.empty())
-      takeModules();
+      copyModules();
     report.stopped |= request.isOver();
     return std::move(report);
   }
@@ -125,7 +125,7 @@ private:
         return i;
     programs.push_back(trial.program);
     PlannedAlgorithm &algorithm = report.algorithms.emplace_back();
-    algorithm.chunks = packing.chunks, algorithm.pieces = trial.shape.pieces;
+    algorithm.chunks = packing.kind.chunks, algorithm.pieces = trial.shape.pieces;
     algorithm.agents = trial.shape.agents, algorithm.height = packing.height;
     algorithm.fluidRatio = ratioOf(packing);
     algorithm.moves = trial.program->getMoves();
@@ -134,11 +134,12 @@ private:
     return programs.size() - 1;
   }
 
-  void takeModules() {
+  void copyModules() {
     for (size_t i = 0; i < programs.size(); ++i) {
       PlannedAlgorithm &algorithm = report.algorithms[i];
       algorithm.minSlots = programs[i]->getMinSlots();
       algorithm.remark = programs[i]->getRemark();
+      algorithm.holdsInPlace = programs[i]->holdsInPlace();
       algorithm.module = programs[i]->copyModule();
       AlgorithmOp written = *algorithm.module->getOps<AlgorithmOp>().begin();
       written->setAttr(microBatchesAttr,

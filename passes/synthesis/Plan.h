@@ -23,6 +23,13 @@
 
 namespace ccl {
 
+/// Of nccl-tests' size.
+constexpr int64_t mostPlannedBytes = int64_t(1) << 50;
+
+/// Trees of a root (in pairs of all_reduce: as many as are asked for): more take long, and gain
+/// little.
+constexpr int32_t mostTreesOfRoot = 64;
+
 /// 0: as the planner likes.
 struct PlanLimits {
   int32_t chunks = 0;  ///< of a root's shard, at most
@@ -84,12 +91,13 @@ struct PlannedAlgorithm {
   std::string name;
   mlir::OwningOpRef<mlir::ModuleOp> module; ///< L1
   int32_t chunks = 1, pieces = 1, agents = 1, height = 0;
-  int32_t batches = 1;   ///< micro-batches of a launch
-  double fluidRatio = 0; ///< of the trees to the bound
-  int32_t slots = 0;     ///< of staged channels, as it is lowered and simulated; 0: it has none
-  int32_t minSlots = 0;  ///< that it needs
-  uint64_t moves = 0;    ///< of all ranks
-  std::string remark;    ///< "proved on one rank of 64 by symmetry", or ""
+  int32_t batches = 1;       ///< micro-batches of a launch
+  double fluidRatio = 0;     ///< of the trees to the bound
+  int32_t slots = 0;         ///< of staged channels, as it is lowered and simulated; 0: it has none
+  int32_t minSlots = 0;      ///< that it needs
+  bool holdsInPlace = false; ///< also with input and output as one memory
+  uint64_t moves = 0;        ///< of all ranks
+  std::string remark;        ///< "proved on one rank of 64 by symmetry", or ""
 };
 
 struct PlanSeconds {

@@ -51,7 +51,7 @@ Packings::Packings(const model::Topology &topology, const solver::Network &netwo
 /// Few chunks first, so that of equal packings the smaller is found. Of one root there are few
 /// trees each, and switches want many: one for every rank behind them.
 std::vector<int32_t> Packings::chunkCounts() const {
-  constexpr int32_t most = 64, fewRanks = 128;
+  constexpr int32_t most = mostTreesOfRoot, fewRanks = 128;
   const bool many = isRooted(request.generator.collective) && network.ranks() <= fewRanks;
   const int32_t limit = request.limits.chunks;
   std::vector<int32_t> counts;
@@ -87,7 +87,7 @@ double Packings::most(int32_t chunks) const {
 }
 
 /// Pairs, of which there may be any number.
-std::vector<Packings::Kind> Packings::pairs() const {
+std::vector<PackingKind> Packings::pairs() const {
   std::vector<Kind> list;
   const int32_t most = request.limits.chunks > 0 ? request.limits.chunks : mostPairs;
   for (int32_t chunks :
@@ -98,7 +98,7 @@ std::vector<Packings::Kind> Packings::pairs() const {
 
 /// Those that allow more than fewer do; of one root also others that allow nearly all, since what
 /// is allowed is not always found.
-std::vector<Packings::Kind> Packings::equals() const {
+std::vector<PackingKind> Packings::equals() const {
   constexpr double nearlyAll = 0.95, apart = 1.4;
   const bool rooted = isRooted(request.generator.collective);
   std::vector<Kind> list;
@@ -179,8 +179,7 @@ solver::Forest Packings::packEqually(const Kind &kind, int32_t slack, double goa
 
 Packing Packings::pack(const Kind &kind, int32_t slack, bool thorough) const {
   Packing packing;
-  packing.chunks = kind.chunks, packing.slack = slack, packing.pairs = kind.pairs;
-  packing.mostGBps = kind.mostGBps, packing.shares = kind.shares;
+  packing.kind = kind, packing.slack = slack;
   const bool rooted = isRooted(request.generator.collective);
   packing.allChunks = double(kind.chunks) * double(kind.pairs || rooted ? 1 : network.ranks());
   const double goalUs = packing.allChunks * 1000 / kind.mostGBps;
@@ -204,8 +203,7 @@ void Packings::judge(Packing &packing) const {
     for (int32_t rank = 0; rank < network.ranks(); ++rank) {
       if (!tree.has(rank))
         continue;
-      auto ways = tree.up ? network.out(rank) : network.in(rank);
-      for (const solver::Use &use : network.uses(ways[size_t(tree.ways[size_t(rank)])]))
+      for (const solver::Use &use : network.uses(solver::Forest::way(network, tree, rank)))
         packing.hopUs = std::max(packing.hopUs, use.weight);
     }
 }
@@ -383,7 +381,8 @@ std::optional<Packing> Packings::stars() const {
       int32_t(std::max_element(packing.measure.busy.begin(), packing.measure.busy.end()) -
               packing.measure.busy.begin());
   packing.height = phases(), packing.latencyUs = phases() * packing.measure.latency;
-  packing.fluidGBps = packing.mostGBps = solver::algbw(packing.allChunks, packing.measure.us());
+  packing.fluidGBps = packing.kind.mostGBps =
+      solver::algbw(packing.allChunks, packing.measure.us());
   return packing;
 }
 
@@ -406,9 +405,10 @@ size_t Packings::findMore(size_t like) {
   constexpr double aboutAsGood = 0.98;
   if (!varied.insert(like).second || isPersonal(request.generator.collective))
     return kept.size();
-  const int32_t limit = request.limits.chunks > 0 ? request.limits.chunks
-                                                  : (kept[like].pairs ? mostPairs : usualChunks);
-  const Kind kind{kept[like].chunks, kept[like].pairs, kept[like].mostGBps, kept[like].shares};
+  const int32_t limit = request.limits.chunks > 0
+                            ? request.limits.chunks
+                            : (kept[like].kind.pairs ? mostPairs : usualChunks);
+  const Kind kind = kept[like].kind;
   const int32_t slack = kept[like].slack, height = kept[like].height;
   const double enough = kept[like].fluidGBps * aboutAsGood;
   for (int32_t times = 2; times <= mostTimes && !request.isOver(); ++times) {

@@ -17,10 +17,17 @@
 
 namespace ccl {
 
+/// What is packed, with more and more slack.
+struct PackingKind {
+  int32_t chunks = 1;  ///< a shard of a root (in pairs: the buffer) is cut into so many
+  bool pairs = false;  ///< all_reduce: roots are free; else every rank is one
+  double mostGBps = 0; ///< no so many trees have a higher one
+  const solver::PairShares *shares = nullptr; ///< as of solver::PairProblem
+};
+
 struct Packing {
-  int32_t chunks = 1; ///< a shard of a root (in pairs: the buffer) is cut into so many
-  int32_t slack = 0;  ///< as of solver::PackProblem
-  bool pairs = false; ///< all_reduce: roots are free; else every rank is one
+  PackingKind kind;
+  int32_t slack = 0; ///< as of solver::PackProblem
   /// Stars, of which a switch makes one message each: what the generator `in_switch` writes.
   bool inSwitch = false;
   /// all_reduce: all up trees, then the down trees of the same chunks. By chunk: of the root's
@@ -30,8 +37,6 @@ struct Packing {
   double hopUs = 0;     ///< longest that one arc keeps a link busy, if a chunk is a megabyte
   double allChunks = 1; ///< of the buffer
   double fluidGBps = 0; ///< algbw if time were nothing but the busiest limit's
-  double mostGBps = 0;  ///< no so many trees have a higher one
-  const solver::PairShares *shares = nullptr; ///< as of solver::PairProblem
   int32_t height = 0;   ///< messages one after the other, of all_reduce up and down
   double latencyUs = 0; ///< and their latency
 
@@ -55,14 +60,7 @@ public:
 
 private:
   std::string findTrees();
-  /// What is packed, with more and more slack.
-  struct Kind {
-    int32_t chunks = 1;
-    bool pairs = false;
-    double mostGBps = 0;                        ///< as of Packing
-    const solver::PairShares *shares = nullptr; ///< as of solver::PairProblem
-  };
-
+  using Kind = PackingKind;
   std::vector<Kind> pairs() const;
   std::vector<Kind> equals() const;
   std::vector<int32_t> chunkCounts() const;

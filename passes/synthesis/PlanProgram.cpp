@@ -5,7 +5,7 @@
 #include "passes/checks/CheckProofs.h"
 #include "passes/lowering/RollLoops.h"
 #include "passes/synthesis/PlanClock.h"
-#include "passes/synthesis/solver/Runs.h"
+#include "passes/synthesis/solver/GroupByAgent.h"
 
 #include <fmt/format.h>
 
@@ -33,9 +33,9 @@ private:
 
 static std::string nameOf(const PlanRequest &request, const Packing &packing,
                           const PlanShape &shape) {
-  std::string name =
-      fmt::format("{}_{}{}_height{}_pieces{}", model::name(request.generator.collective),
-                  packing.pairs ? "pairs" : "k", packing.chunks, packing.height, shape.pieces);
+  std::string name = fmt::format(
+      "{}_{}{}_height{}_pieces{}", model::name(request.generator.collective),
+      packing.kind.pairs ? "pairs" : "k", packing.kind.chunks, packing.height, shape.pieces);
   return shape.agents > 1 ? name + fmt::format("_agents{}", shape.agents) : name;
 }
 
@@ -57,7 +57,7 @@ std::optional<PlanProgram> PlanProgram::make(MLIRContext &context, const solver:
     if (network.isSymmetric())
       order.hops = solver::groupByAgent(network, order.forest, order.problem, order.hops);
     const TreeAlgorithm trees = {request.generator, std::move(order.chunks),
-                                 packing.chunks * shape.pieces, shape.agents,
+                                 packing.kind.chunks * shape.pieces, shape.agents,
                                  std::move(order.hops)};
     AlgorithmOp written =
         writeTrees(*program.module, nameOf(request, packing, shape), network, order.forest, trees);

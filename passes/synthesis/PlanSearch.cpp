@@ -13,9 +13,11 @@ namespace ccl {
 static constexpr int64_t mostSteps = 16384, mostRows = int64_t(1) << 16;
 static constexpr uint64_t mostKept = 1 << 16;
 static constexpr int32_t mostPieces = 256, mostAgents = 4;
-/// Of flows: agents of a link, micro-batches, and moves in all of these that are simulated.
+/// Flows that are tried for a size. The next one is only if this one takes no longer than expected.
 static constexpr size_t mostFlows = 4;
 static constexpr double asExpected = 1.03;
+/// Of flows: agents of a link, micro-batches, moves in all of these that are simulated, and moves
+/// of a program.
 static constexpr int32_t mostFlowAgents = 256, mostBatches = 1024;
 static constexpr int64_t mostFlowMoves = int64_t(1) << 22, mostFlowSteps = int64_t(1) << 16;
 /// For one size: packings that the formula lets through, schedules, programs, and more programs
@@ -173,7 +175,7 @@ void PlanSearch::scheduleMore(int64_t bytes, double goalUs) {
     packings.findMore(best.packing);
   }
   for (size_t p = before; p < packings.best().size(); ++p) {
-    const int32_t times = packings.best()[p].chunks / packingOf(best).chunks;
+    const int32_t times = packings.best()[p].kind.chunks / packingOf(best).kind.chunks;
     schedule({p, std::max(best.pieces / times, 1), best.agents, best.slots}, bytes);
   }
 }
@@ -182,7 +184,7 @@ void PlanSearch::scheduleMore(int64_t bytes, double goalUs) {
 void PlanSearch::scheduleAll(int64_t bytes, double goalUs) {
   for (const PlanShape &shape : promising(bytes)) {
     request.tell(fmt::format("order: {} bytes, {} a root, {} pieces", bytes,
-                             packingOf(shape).chunks, shape.pieces));
+                             packingOf(shape).kind.chunks, shape.pieces));
     schedule(shape, bytes);
   }
   climb(bytes, goalUs);
@@ -252,7 +254,7 @@ void PlanSearch::attempt(const PlanShape &shape, int64_t bytes) {
     return;
   const Packing &packing = packingOf(shape);
   request.tell(fmt::format("simulate: {} bytes, {} a root, height {}, {} pieces, {} agents a link",
-                           bytes, packing.chunks, packing.height, shape.pieces, shape.agents));
+                           bytes, packing.kind.chunks, packing.height, shape.pieces, shape.agents));
   if (std::shared_ptr<PlanProgram> program = programOf(shape, bytes))
     us = judge(shape, program, bytes);
   dropOthers(/*sizeEnds=*/false);
@@ -290,10 +292,11 @@ std::vector<int32_t> PlanSearch::flowAgents(const Packing &packing) const {
   std::vector<int32_t> list;
   if (packing.inSwitch)
     return {1};
-  if (collective == model::Collective::Scatter || collective == model::Collective::Gather)
+  if (isPersonal(collective))
     return list; // a tree for each piece of data
   const bool both = goesUp(collective) && goesDown(collective);
-  const bool allRoots = !packing.pairs && !model::hasRoot(collective) && !network.isSymmetric();
+  const bool allRoots =
+      !packing.kind.pairs && !model::hasRoot(collective) && !network.isSymmetric();
   const size_t all = packing.forest.trees.size();
   if (all <= size_t(mostFlowAgents))
     list.push_back(int32_t(all));
@@ -321,7 +324,7 @@ double PlanSearch::attemptFlow(PlanShape shape, int32_t batches, int64_t bytes) 
   if (!isAllowedFlow(shape) || (leader && (request.isOver() || !isInTime(shape))))
     return never;
   request.tell(fmt::format("simulate: {} bytes, {} a root, height {}, {} micro-batches", bytes,
-                           packingOf(shape).chunks, packingOf(shape).height, batches));
+                           packingOf(shape).kind.chunks, packingOf(shape).height, batches));
   std::shared_ptr<PlanProgram> program = programOf(shape, bytes);
   return program ? judge(shape, program, bytes) : never;
 }

@@ -9,8 +9,8 @@ TopologyOp topologyOf(CollectiveOpInterface collective) {
   return SymbolTable::lookupNearestSymbolFrom<TopologyOp>(collective, collective.getTopologyAttr());
 }
 
-AxisSet axesOf(CollectiveOpInterface collective, const model::Topology &topology) {
-  AxisSet axes;
+solver::AxisSet axesOf(CollectiveOpInterface collective, const model::Topology &topology) {
+  solver::AxisSet axes;
   ArrayAttr named = collective.getAxesAttr();
   for (const model::Axis &axis : topology.axes)
     axes.push_back(!named || llvm::is_contained(named.getAsValueRange<StringAttr>(), axis.name));
@@ -18,7 +18,7 @@ AxisSet axesOf(CollectiveOpInterface collective, const model::Topology &topology
 }
 
 bool isWhole(CollectiveOpInterface collective, const model::Topology &topology) {
-  const AxisSet axes = axesOf(collective, topology);
+  const solver::AxisSet axes = axesOf(collective, topology);
   for (size_t a = 0; a < axes.size(); ++a)
     if (!axes[a] && topology.axes[a].size > 1)
       return false;
@@ -103,10 +103,10 @@ FailureOr<model::CostModel> readModel(ModuleOp module, StringRef pass, StringRef
 }
 
 LogicalResult checkBytes(ModuleOp module, StringRef pass, int64_t bytes) {
-  constexpr int64_t most = int64_t(1) << 50;
-  if (bytes >= 1 && bytes <= most)
+  if (bytes >= 1 && bytes <= mostPlannedBytes)
     return success();
-  return module.emitError() << pass << ": " << bytes << " bytes; a size is 1 to " << most;
+  return module.emitError() << pass << ": " << bytes << " bytes; a size is 1 to "
+                            << mostPlannedBytes;
 }
 
 } // namespace ccl

@@ -6,13 +6,13 @@
 
 #include "passes/lowering/StageMaps.h"
 #include "passes/synthesis/PlanProgram.h"
-#include "passes/synthesis/RankGroups.h"
+#include "passes/synthesis/solver/RankGroups.h"
 
 namespace ccl {
 
 TopologyOp topologyOf(CollectiveOpInterface collective);
 /// Its axes; without any that it names, all.
-AxisSet axesOf(CollectiveOpInterface collective, const model::Topology &topology);
+solver::AxisSet axesOf(CollectiveOpInterface collective, const model::Topology &topology);
 /// Whether all ranks take part together: it names every axis of more than one rank.
 bool isWhole(CollectiveOpInterface collective, const model::Topology &topology);
 

@@ -16,6 +16,9 @@ namespace ccl {
 
 namespace {
 
+using solver::RankGroup;
+using solver::RankGroups;
+
 /// All stages of an algorithm share its pieces, a common multiple of chunks times pieces of each;
 /// micro-batches cut further.
 constexpr int32_t mostChunksOfStages = 4, mostPiecesOfStages = 4;
@@ -86,7 +89,7 @@ private:
     std::vector<int64_t> only;
     if (!uses.empty() && llvm::all_of(uses, [&](auto &use) { return use.only == uses[0].only; }))
       only = uses[0].only;
-    RankGroups groups = findGroups(topology, axesOf(op, topology), only);
+    RankGroups groups = solver::findGroups(topology, axesOf(op, topology), only);
     if (auto listed = op.getGroupsAttr())
       keepListed(groups, listed.asArrayRef());
     const auto size = std::max<int64_t>(int64_t(double(bytes) * share), 1);
@@ -131,7 +134,7 @@ private:
     if (group.ranks.size() > shown)
       ranks += ", ...";
     return fmt::format(" along {}, among ranks {} (counted from 0 here)",
-                       axisNames(topology, axesOf(op, topology)), ranks);
+                       solver::axisNames(topology, axesOf(op, topology)), ranks);
   }
 
   /// The name of an algorithm for that, which is made once.
@@ -139,7 +142,7 @@ private:
                           bool isStage, const std::string &where) {
     std::string key;
     llvm::raw_string_ostream os(key);
-    os << op.getContract() << ' ' << size << ' ' << isStage << ' ' << textOf(topology);
+    os << op.getContract() << ' ' << size << ' ' << isStage << ' ' << solver::topologyKey(topology);
     if (FlatSymbolRefAttr known = solved.lookup(key))
       return known;
     PlanRequest request = makeRequest(op.getContract(), topology.ranks(), size, costModel);
@@ -166,23 +169,6 @@ private:
     op->emitRemark() << "@" << copy.getSymName() << " (" << best->name
                      << "): " << fmt::format("{:.2f}", best->us) << " us" << where;
     return solved[key] = FlatSymbolRefAttr::get(copy.getSymNameAttr());
-  }
-
-  static std::string textOf(const model::Topology &t) {
-    std::string text;
-    for (const model::Axis &axis : t.axes)
-      text += fmt::format("{} ", axis.size);
-    for (const model::Switch &s : t.switches)
-      text += fmt::format("s{}{}{} ", s.multicast, s.reduce, model::name(s.kind));
-    for (const model::Resource &r : t.resources)
-      text += fmt::format("r{} ", r.bandwidth);
-    for (const model::Link &l : t.links) {
-      text += fmt::format("{}>{} {} {}", l.src, l.dst, l.bandwidth, l.latency);
-      for (int32_t resource : l.resources)
-        text += fmt::format(" r{}", resource);
-      text += "; ";
-    }
-    return text;
   }
 
   void attach(CollectiveOpInterface op, FlatSymbolRefAttr found,

@@ -17,11 +17,6 @@ using solver::Network;
 using solver::Tree;
 using solver::Way;
 
-/// Between a rank and its parent in a tree.
-const Way &wayOf(const Network &network, const Tree &tree, int32_t rank) {
-  return (tree.up ? network.out(rank) : network.in(rank))[size_t(tree.ways[size_t(rank)])];
-}
-
 /// Numbers the lanes of links that each rank sends over.
 class AgentNumbers {
 public:
@@ -30,9 +25,9 @@ public:
     for (size_t t = 0; t < forest.trees.size(); ++t) {
       const Tree &tree = forest.trees[t];
       for (int32_t rank = 0; rank < network.ranks(); ++rank) {
-        if (tree.ways[size_t(rank)] < 0)
+        if (!tree.has(rank))
           continue;
-        const Way &way = wayOf(network, tree, rank);
+        const Way &way = Forest::way(network, tree, rank);
         used[row(tree.up ? rank : network.end(rank, way))][{way.exit, lane(t)}];
       }
     }
@@ -155,13 +150,9 @@ private:
     addSchedule(table, tableAgents, ViaAttr(), 0);
   }
 
-  const Way &wayOf(const Tree &tree, int32_t rank) const {
-    return ::ccl::wayOf(network, tree, rank);
-  }
-
   TreeMove moveOf(const Hop &hop) const {
     const Tree &tree = forest.trees[size_t(hop.tree)];
-    const Way &way = wayOf(tree, hop.rank);
+    const Way &way = Forest::way(network, tree, hop.rank);
     const int32_t parent = network.end(hop.rank, way);
     TreeMove move{.reduce = tree.up && model::reduces(trees.request.collective),
                   .src = parent,
@@ -180,9 +171,10 @@ private:
     }
     move.src = hop.rank, move.dst = parent;
     move.srcAgent = agents.sender(hop.rank, way, size_t(hop.tree));
-    move.dstAgents.push_back(parent == tree.root
-                                 ? (move.reduce ? agents.root() : agents.arrivals())
-                                 : agents.sender(parent, wayOf(tree, parent), size_t(hop.tree)));
+    move.dstAgents.push_back(
+        parent == tree.root
+            ? (move.reduce ? agents.root() : agents.arrivals())
+            : agents.sender(parent, Forest::way(network, tree, parent), size_t(hop.tree)));
     return move;
   }
 
@@ -194,7 +186,7 @@ private:
       for (int32_t rank = 0; !tree.up && rank < network.ranks(); ++rank) {
         if (!tree.has(rank))
           continue;
-        const Way &way = wayOf(tree, rank);
+        const Way &way = Forest::way(network, tree, rank);
         const int32_t parent = network.end(rank, way);
         std::vector<int64_t> &list = forwarders[t * size_t(network.ranks()) + size_t(parent)];
         if (const int64_t agent = agents.sender(parent, way, t); !llvm::is_contained(list, agent))

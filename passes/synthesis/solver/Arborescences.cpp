@@ -19,11 +19,7 @@ public:
         count(int64_t(problem.trees.size())), options(options), junctions(std::move(switched)),
         fabric(junctions.nodes), weights(junctions.links.size(), 0),
         leaving(size_t(network.ranks())) {
-    std::vector<double> byLimit(size_t(network.limits()), 0);
-    for (int32_t rank = 0; rank < network.ranks(); ++rank)
-      for (const Way &way : network.out(rank))
-        for (const Use &use : network.uses(way))
-          byLimit[size_t(use.limit)] = std::max(byLimit[size_t(use.limit)], use.weight);
+    const std::vector<double> byLimit = network.limitWeights();
     for (size_t i = 0; i < weights.size(); ++i) {
       fabric.addArc(junctions.links[i].src, junctions.links[i].dst, 0);
       weights[i] = byLimit[size_t(junctions.links[i].limit)];
@@ -55,7 +51,7 @@ public:
 
   std::optional<Forest> trees(double time) {
     std::optional<RankLinks> links = splitOff(junctions, capacities(time), network.ranks(), root,
-                                              count, [this] { return isOver(); });
+                                              count, [this] { return options.isOver(); });
     if (!links)
       return std::nullopt;
     model::FlowGraph graph(network.ranks());
@@ -77,11 +73,6 @@ private:
     int32_t to, arc;
   };
 
-  bool isOver() const {
-    return std::chrono::steady_clock::now() > options.deadline ||
-           (options.isCancelled && options.isCancelled());
-  }
-
   std::vector<int64_t> capacities(double time) const {
     std::vector<int64_t> result;
     for (double weight : weights)
@@ -94,7 +85,7 @@ private:
     for (size_t arc = 0; arc < chunks.size(); ++arc)
       fabric.setCapacity(int32_t(arc), chunks[arc]);
     for (int32_t rank = 0; rank < network.ranks(); ++rank)
-      if (rank != root && !isOver() && fabric.run(root, rank, count) < count)
+      if (rank != root && !options.isOver() && fabric.run(root, rank, count) < count)
         return false;
     return true;
   }
@@ -113,11 +104,13 @@ private:
     std::vector<int32_t> reached = {root};
     std::vector<bool> isReached(size_t(network.ranks()), false);
     isReached[size_t(root)] = true;
-    for (size_t i = 0; i < reached.size() && !isOver(); ++i)
+    for (size_t i = 0; i < reached.size() && !options.isOver(); ++i)
       for (const auto &[to, arc] : leaving[size_t(reached[i])]) {
         const int64_t capacity = graph.capacity(arc);
+        if (isReached[size_t(to)] || capacity == 0)
+          continue;
         const int32_t way = wayOf(reached[i], to);
-        if (isReached[size_t(to)] || capacity == 0 || way < 0)
+        if (way < 0)
           continue;
         graph.setCapacity(arc, capacity - 1);
         if (left > 0 && graph.run(root, to, left) < left) {

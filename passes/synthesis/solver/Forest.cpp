@@ -38,7 +38,7 @@ std::string descend(const Network &network, const Tree &tree, Measure &measure) 
     for (size_t i = path.size(); i-- > 0;) {
       const size_t at = size_t(path[i]);
       const size_t parent = size_t(Forest::parent(network, tree, path[i]));
-      const Way &way = choices(network, tree, path[i])[size_t(tree.ways[at])];
+      const Way &way = Forest::way(network, tree, path[i]);
       depth[at] = depth[parent] + 1;
       latency[at] = latency[parent] + way.latency;
     }
@@ -55,9 +55,12 @@ std::string descend(const Network &network, const Tree &tree, Measure &measure) 
 
 } // namespace
 
+const Way &Forest::way(const Network &network, const Tree &tree, int32_t rank) {
+  return choices(network, tree, rank)[size_t(tree.ways[size_t(rank)])];
+}
+
 int32_t Forest::parent(const Network &network, const Tree &tree, int32_t rank) {
-  const int32_t way = tree.ways[size_t(rank)];
-  return way < 0 ? -1 : network.end(rank, choices(network, tree, rank)[size_t(way)]);
+  return tree.has(rank) ? network.end(rank, way(network, tree, rank)) : -1;
 }
 
 Measure measure(const Network &network, const Forest &forest) {
@@ -71,8 +74,7 @@ Measure measure(const Network &network, const Forest &forest) {
     }
     for (int32_t rank = 0; rank < network.ranks(); ++rank)
       if (tree.has(rank))
-        for (const Use &use :
-             network.uses(choices(network, tree, rank)[size_t(tree.ways[size_t(rank)])]))
+        for (const Use &use : network.uses(Forest::way(network, tree, rank)))
           result.busy[size_t(use.limit)] += use.weight;
   }
   for (int32_t limit = 0; limit < network.limits(); ++limit)

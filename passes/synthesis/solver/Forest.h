@@ -26,6 +26,8 @@ struct Tree {
 struct Forest {
   std::vector<Tree> trees; ///< of the representatives' roots
 
+  /// Between `rank`, which has a parent, and that.
+  static const Way &way(const Network &network, const Tree &tree, int32_t rank);
   /// The parent of `rank`, or -1.
   static int32_t parent(const Network &network, const Tree &tree, int32_t rank);
 };

@@ -203,6 +203,15 @@ Network::Network(const Topology &topology, const Options &options) {
   NetworkBuilder(*this, rest).build(options.symmetric);
 }
 
+std::vector<double> Network::limitWeights() const {
+  std::vector<double> weights(limitNames.size(), 0);
+  for (int32_t rank = 0; rank < representatives(); ++rank)
+    for (const Way &way : out(rank))
+      for (const Use &use : uses(way))
+        weights[size_t(use.limit)] = std::max(weights[size_t(use.limit)], use.weight);
+  return weights;
+}
+
 Network Network::weighted(std::span<const double> factors) const {
   Network other = *this;
   for (Use &use : other.allUses)

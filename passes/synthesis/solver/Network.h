@@ -62,6 +62,8 @@ public:
   int32_t limits() const { return int32_t(limitNames.size()); }
   /// "rank 0 to nvswitch and 511 like it".
   const std::string &limitName(int32_t limit) const { return limitNames[size_t(limit)]; }
+  /// By limit: the largest weight that a way has there; 0: no way uses it.
+  std::vector<double> limitWeights() const;
 
   /// Ways into (out of) `rank`, as those of its representative: `Way::other` is relative, see
   /// `end`. Those of one kind stand together.

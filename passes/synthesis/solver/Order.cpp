@@ -25,8 +25,7 @@ public:
       const Tree &tree = forest.trees[t];
       for (size_t rank = 0; rank < ranks; ++rank)
         if (tree.has(int32_t(rank)))
-          ways[t * ranks + rank] = &(tree.up ? network.out(int32_t(rank))
-                                             : network.in(int32_t(rank)))[size_t(tree.ways[rank])];
+          ways[t * ranks + rank] = &Forest::way(network, tree, int32_t(rank));
     }
     for (size_t t = 0; t < forest.trees.size(); ++t)
       join(t);
@@ -162,6 +161,7 @@ public:
     for (size_t hop : first)
       offer(hop, 0);
     double now = 0;
+    std::vector<int32_t> woken;
     while (!events.empty() || unblock(now)) {
       now = events.top().time;
       woken.clear();
@@ -341,7 +341,6 @@ private:
   std::vector<size_t> landed;            ///< how many of these are
   std::vector<double> openFrom;
   std::vector<Channel> channels;
-  std::vector<int32_t> woken;
   int32_t room;
   std::priority_queue<Event> events;
 };

@@ -43,7 +43,8 @@ public:
     scale = 1;
     keep();
     int32_t idle = 0; // rounds
-    for (int32_t round = 0; round < options.rounds && !isGood(bestUs) && !isOver(); ++round) {
+    for (int32_t round = 0; round < options.rounds && !isGood(bestUs) && !options.isOver();
+         ++round) {
       steepness = 8 * std::pow(1.25, round % 10);
       std::vector<size_t> order(trees.size());
       std::iota(order.begin(), order.end(), 0);
@@ -69,10 +70,6 @@ private:
   };
 
   bool isGood(double time) const { return time <= problem.goal * (1 + epsilon); }
-  bool isOver() const {
-    return std::chrono::steady_clock::now() > options.deadline ||
-           (options.isCancelled && options.isCancelled());
-  }
 
   /// What a limit does about, if nothing better is known: as much as the mean.
   double guess() const {
@@ -185,7 +182,7 @@ private:
     std::vector<int32_t> madeBy(size_t(network.limits()), -2); // exchange that fills it
     std::vector<int32_t> queue = {limit};
     madeBy[size_t(limit)] = -1;
-    for (size_t i = 0; i < queue.size() && !isOver(); ++i) {
+    for (size_t i = 0; i < queue.size() && !options.isOver(); ++i) {
       const int32_t at = queue[i];
       std::vector<User> &list = users[size_t(at)];
       std::erase_if(list, [&](User user) { return !uses(user, at); });
@@ -233,7 +230,7 @@ private:
   /// Until the goal is met or the busiest limit cannot be relieved.
   void exchange() {
     broken = 0;
-    while (!isOver()) {
+    while (!options.isOver()) {
       const double now = us();
       if (isGood(now))
         return;
@@ -249,7 +246,7 @@ private:
     const double most = std::max(us(), problem.goal) * (1 + epsilon);
     for (bool changed = true; changed;) {
       changed = false;
-      for (size_t t = 0; t < trees.size() && !isOver(); ++t)
+      for (size_t t = 0; t < trees.size() && !options.isOver(); ++t)
         for (int32_t rank = 0; rank < network.ranks(); ++rank)
           changed |= rank != trees[t].root && rise({int32_t(t), rank}, most);
     }

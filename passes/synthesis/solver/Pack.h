@@ -43,6 +43,10 @@ struct PackOptions {
   int32_t rounds = 64;
   std::chrono::steady_clock::time_point deadline = std::chrono::steady_clock::time_point::max();
   std::function<bool()> isCancelled; ///< asked now and then
+
+  bool isOver() const {
+    return std::chrono::steady_clock::now() > deadline || (isCancelled && isCancelled());
+  }
 };
 
 /// The best found; `check` has found nothing. The result depends on `rounds` and `seed` only,

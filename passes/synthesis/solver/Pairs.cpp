@@ -85,17 +85,8 @@ static double lossOf(double wanted) {
   return wanted > 0 ? 1 - std::floor(wanted + 1e-6) / wanted : 0;
 }
 
-static std::vector<double> weightsOf(const Network &network) {
-  std::vector<double> weights(size_t(network.limits()), 0);
-  for (int32_t rank = 0; rank < network.representatives(); ++rank)
-    for (const Way &way : network.out(rank))
-      for (const Use &use : network.uses(way))
-        weights[size_t(use.limit)] = use.weight;
-  return weights;
-}
-
 std::vector<int32_t> pairChunks(const Network &network, double algbw, int32_t most, int32_t count) {
-  return leastLosses(most, count, [&, weights = weightsOf(network)](int32_t chunks) {
+  return leastLosses(most, count, [&, weights = network.limitWeights()](int32_t chunks) {
     double loss = 0;
     for (double weight : weights)
       loss += weight > 0 ? lossOf(chunks * 1000 / algbw / weight) : 0;
@@ -135,7 +126,7 @@ std::optional<PairShares> pairShares(const model::Topology &topology, const Netw
   const double sum = std::accumulate(rates.root.begin(), rates.root.end(), 0.0);
   for (int32_t rank = 0; rank < network.ranks(); ++rank)
     shares.roots.push_back(rates.root[size_t(rank)] / sum);
-  for (double weight : weightsOf(network))
+  for (double weight : network.limitWeights())
     shares.limits.push_back(weight > 0 ? 1000 / weight : 0);
   shares.up.assign(shares.limits.size(), 0.5), shares.down = shares.up;
   const model::Routes routes(topology);

@@ -63,11 +63,7 @@ private:
   }
 
   void addLimits() {
-    weights.assign(size_t(network.limits()), 0);
-    for (int32_t rank = 0; rank < ranks; ++rank)
-      for (const Way &way : network.out(rank))
-        for (const Use &use : network.uses(way))
-          weights[size_t(use.limit)] = std::max(weights[size_t(use.limit)], use.weight);
+    weights = network.limitWeights();
     for (int32_t limit = 0; limit < network.limits(); ++limit)
       addArc(entry(limit), entry(limit) + 1, 0);
   }
@@ -90,11 +86,6 @@ private:
   void connect(int32_t src, int32_t dst) {
     if (known.insert({src, dst}).second)
       addArc(src, dst, problem.chunks * int64_t(ranks));
-  }
-
-  bool isOver() const {
-    return std::chrono::steady_clock::now() > options.deadline ||
-           (options.isCancelled && options.isCancelled());
   }
 
   void setCapacities(double time) {
@@ -123,7 +114,7 @@ private:
         times.push_back(chunks * weight);
     std::sort(times.begin(), times.end());
     return *std::partition_point(times.begin(), times.end() - 1,
-                                 [&](double time) { return isOver() || !isEnough(time); });
+                                 [&](double time) { return options.isOver() || !isEnough(time); });
   }
 
   Tree startOf(int32_t leaf) const {

@@ -3,6 +3,7 @@
 
 #include "dialect/bound/Bound.h"
 #include "frontend/topology/Presets.h"
+#include "passes/synthesis/solver/Order.h"
 #include "passes/synthesis/solver/Pack.h"
 #include "passes/synthesis/solver/Rate.h"
 
@@ -42,6 +43,22 @@ inline std::vector<std::vector<int32_t>> waysOf(const solver::Forest &forest) {
   std::vector<std::vector<int32_t>> result;
   for (const solver::Tree &tree : forest.trees)
     result.push_back(tree.ways);
+  return result;
+}
+
+/// Every tree several times, in equal pieces.
+struct Pieces {
+  solver::Forest forest;
+  solver::OrderProblem problem;
+};
+
+inline Pieces inPieces(const solver::Forest &forest, int32_t pieces) {
+  Pieces result;
+  for (const solver::Tree &tree : forest.trees)
+    for (int32_t piece = 0; piece < pieces; ++piece) {
+      result.forest.trees.push_back(tree);
+      result.problem.piece.push_back(piece);
+    }
   return result;
 }
 

@@ -53,18 +53,18 @@ TEST_CASE("the best packings of machines with switches reach the bound") {
     Found found(row.name, row.collective, model::hasRoot(row.collective) ? 1 : 0);
     CHECK(found.best() >= row.share * (1 - 1e-9));
     for (const Packing &packing : found.packings->best())
-      CHECK(packing.fluidGBps <= packing.mostGBps * (1 + 1e-9));
+      CHECK(packing.fluidGBps <= packing.kind.mostGBps * (1 + 1e-9));
   }
 }
 
 TEST_CASE("pairs: all trees up first, each with one down of its root") {
   Found found("mesh:3x4", Collective::AllReduce);
   const Packing &packing = found.packings->best().back();
-  REQUIRE(packing.pairs);
+  REQUIRE(packing.kind.pairs);
   CHECK(found.best() == doctest::Approx(1));
   const std::vector<solver::Tree> &trees = packing.forest.trees;
-  REQUIRE(trees.size() == 2 * size_t(packing.chunks));
-  REQUIRE(packing.upTrees() == size_t(packing.chunks));
+  REQUIRE(trees.size() == 2 * size_t(packing.kind.chunks));
+  REQUIRE(packing.upTrees() == size_t(packing.kind.chunks));
   for (size_t i = 0; i < packing.upTrees(); ++i) {
     CHECK(trees[i].up);
     CHECK(!trees[i + packing.upTrees()].up);
@@ -80,8 +80,8 @@ TEST_CASE("more packings like one") {
   CHECK(after > before);
   for (size_t p = before; p < after; ++p) {
     const Packing &more = found.packings->best()[p];
-    CHECK(more.chunks % like.chunks == 0);
-    CHECK(more.chunks > like.chunks);
+    CHECK(more.kind.chunks % like.kind.chunks == 0);
+    CHECK(more.kind.chunks > like.kind.chunks);
     CHECK(more.height <= like.height);
     CHECK(more.fluidGBps >= 0.98 * like.fluidGBps);
   }

@@ -1,5 +1,5 @@
 //===- RankGroups.cpp -----------------------------------------------------===//
-#include "passes/synthesis/RankGroups.h"
+#include "passes/synthesis/solver/RankGroups.h"
 
 #include "dialect/simulate/Routes.h"
 
@@ -9,7 +9,7 @@
 #include <map>
 #include <numeric>
 
-namespace ccl {
+namespace ccl::solver {
 
 namespace {
 
@@ -130,22 +130,6 @@ private:
   std::map<int32_t, std::string> colors; ///< of switches
 };
 
-bool isSame(const Topology &a, const Topology &b) {
-  auto sameLink = [](const Link &x, const Link &y) {
-    return x.src == y.src && x.dst == y.dst && x.bandwidth == y.bandwidth &&
-           x.latency == y.latency && x.resources == y.resources;
-  };
-  auto sameSwitch = [](const model::Switch &x, const model::Switch &y) {
-    return x.multicast == y.multicast && x.reduce == y.reduce && x.kind == y.kind;
-  };
-  auto sameResource = [](const model::Resource &x, const model::Resource &y) {
-    return x.bandwidth == y.bandwidth;
-  };
-  return std::ranges::equal(a.links, b.links, sameLink) &&
-         std::ranges::equal(a.switches, b.switches, sameSwitch) &&
-         std::ranges::equal(a.resources, b.resources, sameResource);
-}
-
 class GroupFinder {
 public:
   GroupFinder(const Topology &topology, const AxisSet &axes, const std::vector<int64_t> &only)
@@ -219,19 +203,18 @@ private:
     for (size_t a = 0; a < axes.size(); ++a)
       if (axes[a])
         group.topology.axes.push_back(topology.axes[a]);
-    for (size_t c = 0; c < found.representatives.size(); ++c)
-      if (isSame(found.groups[found.representatives[c]].topology, group.topology)) {
-        group.classNumber = c;
-        return;
-      }
-    group.classNumber = found.representatives.size();
-    found.representatives.push_back(size_t(&group - found.groups.data()));
+    const auto [known, isNew] =
+        classes.try_emplace(topologyKey(group.topology), found.representatives.size());
+    group.classNumber = known->second;
+    if (isNew)
+      found.representatives.push_back(size_t(&group - found.groups.data()));
   }
 
   const Topology &topology;
   const AxisSet &axes;
   const std::vector<int64_t> &only;
   RankGroups found;
+  std::map<std::string, size_t> classes; ///< by key of their parts
 };
 
 } // namespace
@@ -239,6 +222,23 @@ private:
 RankGroups findGroups(const Topology &topology, const AxisSet &axes,
                       const std::vector<int64_t> &only) {
   return GroupFinder(topology, axes, only).run();
+}
+
+std::string topologyKey(const Topology &t) {
+  std::string text;
+  for (const model::Axis &axis : t.axes)
+    text += fmt::format("{} ", axis.size);
+  for (const model::Switch &s : t.switches)
+    text += fmt::format("s{}{}{} ", s.multicast, s.reduce, model::name(s.kind));
+  for (const model::Resource &r : t.resources)
+    text += fmt::format("r{} ", r.bandwidth);
+  for (const Link &l : t.links) {
+    text += fmt::format("{}>{} {} {}", l.src, l.dst, l.bandwidth, l.latency);
+    for (int32_t resource : l.resources)
+      text += fmt::format(" r{}", resource);
+    text += "; ";
+  }
+  return text;
 }
 
 std::string axisNames(const Topology &topology, const AxisSet &axes) {
@@ -249,4 +249,4 @@ std::string axisNames(const Topology &topology, const AxisSet &axes) {
   return names;
 }
 
-} // namespace ccl
+} // namespace ccl::solver

@@ -1,4 +1,4 @@
-//===- Runs.h - Each agent's hops in one piece ---------------------------------===//
+//===- GroupByAgent.h - Each agent's hops in one piece ---------------------------------===//
 #pragma once
 
 #include "passes/synthesis/solver/Order.h"

@@ -5,11 +5,11 @@
 //===----------------------------------------------------------------------===//
 #pragma once
 
-#include "passes/synthesis/RankGroups.h"
+#include "passes/synthesis/solver/RankGroups.h"
 
 #include <map>
 
-namespace ccl {
+namespace ccl::solver {
 
 struct DecomposedStage {
   model::Collective collective;
@@ -72,4 +72,4 @@ private:
   std::map<std::pair<AxisSet, std::vector<int64_t>>, RankGroups> groups;
 };
 
-} // namespace ccl
+} // namespace ccl::solver

@@ -1,8 +1,11 @@
-#include "passes/synthesis/Decompositions.h"
+#include "passes/synthesis/solver/Decompositions.h"
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
+
 using namespace ccl;
+using namespace ccl::solver;
 using model::Collective;
 
 namespace {

@@ -1,5 +1,5 @@
 //===- Decompositions.cpp -------------------------------------------------===//
-#include "passes/synthesis/Decompositions.h"
+#include "passes/synthesis/solver/Decompositions.h"
 
 #include <fmt/format.h>
 
@@ -7,7 +7,7 @@
 #include <cmath>
 #include <limits>
 
-namespace ccl {
+namespace ccl::solver {
 
 using model::Collective;
 
@@ -190,4 +190,4 @@ std::vector<Decomposition> Decomposer::run(std::string &why) {
   return std::move(found);
 }
 
-} // namespace ccl
+} // namespace ccl::solver

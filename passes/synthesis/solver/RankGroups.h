@@ -8,7 +8,7 @@
 
 #include "dialect/bound/Bound.h"
 
-namespace ccl {
+namespace ccl::solver {
 
 /// Which axes of a topology, by number.
 using AxisSet = std::vector<bool>;
@@ -34,7 +34,10 @@ struct RankGroups {
 RankGroups findGroups(const model::Topology &topology, const AxisSet &axes,
                       const std::vector<int64_t> &only = {});
 
+/// Equal for topologies that differ in names alone.
+std::string topologyKey(const model::Topology &topology);
+
 /// "gpu" or "node, gpu".
 std::string axisNames(const model::Topology &topology, const AxisSet &axes);
 
-} // namespace ccl
+} // namespace ccl::solver

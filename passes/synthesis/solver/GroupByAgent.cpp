@@ -1,5 +1,5 @@
-//===- Runs.cpp -------------------------------------------------------------===//
-#include "passes/synthesis/solver/Runs.h"
+//===- GroupByAgent.cpp -------------------------------------------------------------===//
+#include "passes/synthesis/solver/GroupByAgent.h"
 
 #include <algorithm>
 #include <deque>
@@ -42,8 +42,7 @@ private:
       const Hop &hop = hops[i];
       const Tree &tree = forest.trees[size_t(hop.tree)];
       const int32_t parent = Forest::parent(network, tree, hop.rank);
-      const Way &way = (tree.up ? network.out(hop.rank)
-                                : network.in(hop.rank))[size_t(tree.ways[size_t(hop.rank)])];
+      const Way &way = Forest::way(network, tree, hop.rank);
       const int32_t sender = network.isSymmetric() ? 0 : tree.up ? hop.rank : parent;
       std::deque<size_t> &queue =
           agents[{sender, way.exit * problem.lanes + hop.tree % problem.lanes}];

@@ -109,11 +109,13 @@ def CclPipelineMicroBatches : Pass<"ccl-pipeline-micro-batches", "mlir::ModuleOp
     `ccl.micro_batches`. m micro-batches take the largest of
 
         t + (m - 1) * longest interval of a stage
-        m * work + head + tail + latencies, of a link or resource that several stages use
+        m * work + head + tail + latencies + (m - 2) * idle,
+          of a link or resource that several stages use
 
     where t is the time of one micro-batch alone, the interval of a stage that from one to the next
-    if it repeats, work what all stages ask of the link for a micro-batch, and head and tail the
-    time of stages before and after those. The best by that formula are simulated.
+    if it repeats, work what all stages ask of the link for a micro-batch, head and tail the time of
+    stages before and after those, and idle how long the link waits a micro-batch for latencies that
+    no other of its stages covers. The best by that formula are simulated.
   }];
   let options = [
     Option<"bytes", "bytes", "int64_t", "67108864", "size, as of nccl-tests">,

@@ -31,7 +31,7 @@ struct PlanFlags {
   TopologyFlags topology;
   std::string collective, reduction = "sum", bytes = "64M", type = "float", model = "ccl", output;
   int64_t root = 0;
-  int32_t slots = 16;
+  int32_t slots = PlanRequest().slots;
   PlanLimits limits;
   double seconds = 0;
   int64_t seed = 1;
@@ -143,10 +143,10 @@ int PlanCommand::parse() {
   sweep = std::move(*sizes);
   if (llvm::is_contained(sweep.values, 0))
     return session.usage("--bytes: a plan is for a size over 0");
-  constexpr int64_t most = int64_t(1) << 50;
   for (int64_t bytes : sweep.values)
-    if (bytes > most)
-      return session.usage(fmt::format("--bytes {}: a plan is for at most {} bytes", bytes, most));
+    if (bytes > mostPlannedBytes)
+      return session.usage(
+          fmt::format("--bytes {}: a plan is for at most {} bytes", bytes, mostPlannedBytes));
   std::optional<ElementType> type = parseElementType(flags.type);
   if (!type)
     return session.usage(fmt::format("--type {}: no element type", flags.type));
@@ -224,6 +224,11 @@ int PlanCommand::search() {
   if (!report.error.empty())
     return report.broken ? session.machine("no plan: " + report.error)
                          : session.badInput("no plan: " + report.error);
+  const bool anyNumber = // of pairs
+      request.generator.collective == model::Collective::AllReduce && !report.symmetric;
+  if (request.limits.chunks > mostTreesOfRoot && !anyNumber)
+    printError("ccl: note: -k {}: at most {} chunks of a root are tried\n", request.limits.chunks,
+               mostTreesOfRoot);
   const std::string stop = !report.stopped ? "" : Interrupt::isThere() ? "interrupt" : "time-limit";
   const PlanResult result{topology, request, report, stop, seconds};
   if (flags.json)
@@ -280,7 +285,10 @@ Action addPlan(CLI::App &app) {
   app.add_option("--type", flags->type, "element type (float)");
   app.add_option("--model", flags->model, "cost model: " + model::costModelNames());
   const auto atLeastOne = CLI::Range(int32_t(1), int32_t(1) << 16);
-  app.add_option("-k,--chunks", flags->limits.chunks, "chunks of a root's data, at most")
+  app.add_option(
+         "-k,--chunks", flags->limits.chunks,
+         fmt::format("chunks of a root's data, at most; over {} only of all_reduce in pairs",
+                     mostTreesOfRoot))
       ->check(atLeastOne);
   app.add_option("--height", flags->limits.height, "messages one after the other, at most")
       ->check(atLeastOne);
@@ -290,7 +298,8 @@ Action addPlan(CLI::App &app) {
       ->check(atLeastOne);
   app.add_option("--agents", flags->limits.agents, "agents of a rank for a link, at most")
       ->check(atLeastOne);
-  app.add_option("--slots", flags->slots, "slots of staged channels, at most (16)")
+  app.add_option("--slots", flags->slots,
+                 fmt::format("slots of staged channels, at most ({})", flags->slots))
       ->check(CLI::Range(2, 1024));
   app.add_flag("--flat", flags->flat, "look for no symmetry: trees for every rank");
   app.add_option("--seed", flags->seed, "of random choices (1)")

@@ -47,11 +47,14 @@ private:
     if (!error.empty())
       return;
     const SizePlan &size = report.sizes.front();
-    OwningOpRef<ModuleOp> module = std::move(report.algorithms[size.algorithm].module);
-    if (isStage)
-      keep(std::move(module), "planner", size.us);
-    else // it is proved
-      best = Candidate{std::move(module), "planner", size.us};
+    PlannedAlgorithm &planned = report.algorithms[size.algorithm]; // it is proved
+    if (isStage && !planned.holdsInPlace) {
+      error = needsBoth;
+      return;
+    }
+    if (isStage && planned.slots > 0)
+      raiseSlots(*planned.module);
+    best = Candidate{std::move(planned.module), "planner", size.us};
   }
 
   void tryGenerator(const Generator &generator) {
@@ -63,15 +66,15 @@ private:
     OwningOpRef<ModuleOp> module = generate(context, generator, request.generator);
     if (!module)
       return;
-    keep(std::move(module), generator.name.str(), 0);
+    keep(std::move(module), generator.name.str());
   }
 
-  /// `us`: as simulated, or 0.
-  void keep(OwningOpRef<ModuleOp> module, std::string name, double us) {
+  void keep(OwningOpRef<ModuleOp> module, std::string name) {
     std::string why;
     std::optional<PlanProgram> program = PlanProgram::wrap(OwningOpRef<ModuleOp>(module->clone()),
                                                            request.slots, /*isWhole=*/true, why);
-    if (program && us == 0) {
+    double us = 0;
+    if (program) {
       const model::SimulateReport report =
           program->simulate(topology, request, request.bytes.front());
       us = report.us;
@@ -82,15 +85,21 @@ private:
     if (program && why.empty())
       why = program->prove();
     if (program && why.empty() && isStage && !program->holdsInPlace())
-      why = "it needs input and output apart";
+      why = needsBoth;
     if (why.empty() && program->isStaged()) // as it was simulated
-      for (auto algorithm : module->getOps<AlgorithmOp>())
-        raiseSlots(algorithm, request.slots);
+      raiseSlots(*module);
     if (why.empty())
       best = Candidate{std::move(module), std::move(name), us};
     else if (error.empty())
       error = why;
   }
+
+  void raiseSlots(ModuleOp module) const {
+    for (auto algorithm : module.getOps<AlgorithmOp>())
+      ccl::raiseSlots(algorithm, request.slots);
+  }
+
+  static constexpr const char *needsBoth = "it needs input and output apart";
 
   MLIRContext &context;
   const model::Topology &topology;

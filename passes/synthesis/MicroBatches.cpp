@@ -153,13 +153,17 @@ double MicroBatches::simulate(int64_t batches) {
   return report.ok() ? report.us : std::numeric_limits<double>::infinity();
 }
 
-MicroBatches::Choice MicroBatches::choose(int64_t most) {
-  Choice best;
+int64_t MicroBatches::mostSlices(int64_t most) const {
   const int64_t count =
       model::countFor(whole->getContract(), request.bytes.front(), request.elementBytes);
   const int64_t chunk = model::longestChunk(count, whole->getContract().chunks);
-  most =
-      std::min(most, std::max<int64_t>(chunk * request.elementBytes / model::leastSliceBytes, 1));
+  return std::min(most,
+                  std::max<int64_t>(chunk * request.elementBytes / model::leastSliceBytes, 1));
+}
+
+MicroBatches::Choice MicroBatches::choose(int64_t most) {
+  Choice best;
+  most = mostSlices(most);
   double least = std::numeric_limits<double>::infinity();
   for (int64_t batches : batchCounts(most)) {
     best.estimated.emplace_back(batches, formula(batches).us(batches));

@@ -51,7 +51,9 @@ public:
     double us = 0;
     std::vector<std::pair<int64_t, double>> estimated; ///< by number of micro-batches
   };
-  /// The fewest, up to `most`, that are about as good as any: the formula says which ones are
+  /// So many of `most` whose slices of a chunk are not too small (model::leastSliceBytes).
+  int64_t mostSlices(int64_t most) const;
+  /// The fewest, up to `mostSlices`, that are about as good as any: the formula says which ones are
   /// simulated.
   Choice choose(int64_t most);
   size_t stages() const { return parts.size(); }

@@ -164,10 +164,12 @@ TEST_CASE("the number of micro-batches is about the best of all") {
     CAPTURE(given.name);
     const std::unique_ptr<Opened> opened = open(given);
     double best = std::numeric_limits<double>::infinity();
-    for (int64_t m = 1; m <= most; ++m)
+    const int64_t allowed = opened->batches->mostSlices(most);
+    for (int64_t m = 1; m <= allowed; ++m)
       best = std::min(best, opened->batches->simulate(m));
     const MicroBatches::Choice choice = opened->batches->choose(most);
     CAPTURE(choice.batches);
+    CHECK(choice.batches <= allowed);
     CHECK(choice.us <= best * 1.05);
     CHECK(choice.us == opened->batches->simulate(choice.batches));
     if (given.gains)

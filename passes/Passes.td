@@ -31,8 +31,8 @@ def CclExpandApply : Pass<"ccl-expand-apply", "mlir::ModuleOp"> {
     with a map for each buffer that says where its data is among the caller's. The callee's scratch
     becomes scratch of the caller. The stages of `ccl.pipeline` are laid end to end, and each gets
     agents of its own: the program is repeated per micro-batch, so stages of different micro-batches
-    overlap. Their number is kept as `ccl.stages`, their first agents as `ccl.stage_agents`. What
-    was applied and nothing refers to any more is removed.
+    overlap. Their number is kept as `ccl.stages`, and if there is one pipeline their first agents
+    as `ccl.stage_agents`. What was applied and nothing refers to any more is removed.
   }];
 }
 

@@ -217,8 +217,12 @@ void PeerOrder::receive(int32_t link, int32_t event) {
   uint64_t to = key(network.agentOf(size_t(event)), network.agentOf(size_t(cause)), src);
   std::vector<Message> &messages = heard[to];
   // Of an agent without loops what it did last says all.
-  if (sweeps.hasLoops() || messages.empty() || messages.back().cause < cause)
-    messages.push_back({cause, event, aligned});
+  if (!sweeps.hasLoops() && !messages.empty()) {
+    if (messages.back().cause >= cause)
+      return;
+    messages.clear();
+  }
+  messages.push_back({cause, event, aligned});
 }
 
 bool PeerOrder::isOrdered(const Access &first, bool writes, const Access &second) {
@@ -252,8 +256,6 @@ bool PeerOrder::isHeard(const Access &first, bool writes, const Access &second) 
     bool later = writes ? message->cause > event : message->cause >= event;
     if (later && !(message->aligned && sweeps.separates(event, message->cause)))
       return true;
-    if (!sweeps.hasLoops())
-      return false;
   }
   return false;
 }

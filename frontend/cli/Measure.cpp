@@ -33,9 +33,13 @@ int64_t launchesWithin(double budgetUs, double launchUs, int64_t most) {
 class RankLoop {
 public:
   RankLoop(Member &member, const std::shared_ptr<LoadedProgram> &program, const Workload &workload,
-           const MeasureOptions &options, const std::vector<Lengths> &sizes)
+           const MeasureOptions &options, RankBuffers &buffers, const std::vector<Lengths> &sizes)
       : member(member), program(program), workload(workload), options(options), rank(member.rank()),
-        first(firstBytes(sizes)), second(secondBytes(sizes)) {}
+        first(buffers.first), second(buffers.second) {
+    // By the rank itself, near to its core.
+    first = GuardedBuffer(firstBytes(sizes));
+    second = GuardedBuffer(secondBytes(sizes));
+  }
 
   Error run(const std::vector<Lengths> &sizes, const std::function<void()> &onFirstResult,
             const std::function<void(const Measurement &)> &report) {
@@ -209,7 +213,7 @@ private:
   const Workload &workload;
   const MeasureOptions &options;
   const int64_t rank;
-  GuardedBuffer first, second;
+  GuardedBuffer &first, &second;
   Lengths lengths; ///< of the launches under way
   UnevenCounts stated;
   LaunchArgs args;
@@ -253,9 +257,10 @@ int64_t bytesNeeded(const Workload &workload, const Lengths &lengths, bool outOf
 
 Error measure(Member &member, const std::shared_ptr<LoadedProgram> &program,
               const Workload &workload, const std::vector<Lengths> &sizes,
-              const MeasureOptions &options, const std::function<void()> &onFirstResult,
+              const MeasureOptions &options, RankBuffers &buffers,
+              const std::function<void()> &onFirstResult,
               const std::function<void(const Measurement &)> &report) {
-  RankLoop loop(member, program, workload, options, sizes);
+  RankLoop loop(member, program, workload, options, buffers, sizes);
   Error error = loop.run(sizes, onFirstResult, report);
   // Whatever it was, nobody shall wait for this rank.
   if (error)

@@ -31,11 +31,17 @@ struct Measurement {
 /// if that is too small for them.
 int64_t bytesNeeded(const Workload &workload, const Lengths &lengths, bool outOfPlace);
 
+/// One rank's memory. After a failure peers may use it until they all have returned.
+struct RankBuffers {
+  GuardedBuffer first{0}, second{0};
+};
+
 /// Called by every rank: runs `program` for all these lengths. Rank 0 reports each measurement and
 /// calls `onFirstResult` once, when the first launch has ended on all ranks.
 llvm::Error measure(Member &member, const std::shared_ptr<LoadedProgram> &program,
                     const Workload &workload, const std::vector<Lengths> &sizes,
-                    const MeasureOptions &options, const std::function<void()> &onFirstResult,
+                    const MeasureOptions &options, RankBuffers &buffers,
+                    const std::function<void()> &onFirstResult,
                     const std::function<void(const Measurement &)> &report);
 
 } // namespace ccl::cli

@@ -57,7 +57,7 @@ private:
   int runSeries(Instance instance, ElementType type, std::optional<model::Reduction> op);
   int execute(Plan plan, const CompileStats &stats);
   /// What one rank has to do once it is a member.
-  using Part = std::function<llvm::Error(Member &)>;
+  using Part = std::function<llvm::Error(Member &, RankBuffers &)>;
   llvm::Error onThreads(int64_t ranks, const Part &part);
   llvm::Error onProcess(int64_t ranks, const Part &part);
   llvm::Error onProcesses(int64_t ranks, const Part &part);
@@ -314,7 +314,7 @@ int Runner::execute(Plan plan, const CompileStats &stats) {
   Series series{loaded.contract, loaded.type, input.algorithmName(), options.checks > 0,
                 stats.jitMs + loading.count()};
   bool bothForms = measuring.outOfPlace && measuring.inPlace;
-  auto measureAs = [&](Member &member) {
+  auto measureAs = [&](Member &member, RankBuffers &buffers) {
     // Not before there are ranks: a socket that cannot be used is an error and nothing else.
     if (member.rank() == 0)
       describe(loaded, stats);
@@ -322,7 +322,7 @@ int Runner::execute(Plan plan, const CompileStats &stats) {
       if (startMs == 0)
         startMs = millisecondsSinceStart();
     };
-    return measure(member, *program, workload, sizes, measuring, onFirstResult,
+    return measure(member, *program, workload, sizes, measuring, buffers, onFirstResult,
                    [&](const Measurement &measurement) {
                      series.startMs = startMs;
                      table.add(series, measurement, measurement.inPlace || !bothForms);
@@ -345,9 +345,10 @@ llvm::Error Runner::onThreads(int64_t ranks, const Part &part) {
   auto members = Member::createThreads(ranks, memberOptions());
   if (!members)
     return members.takeError();
+  std::vector<RankBuffers> buffers(static_cast<size_t>(ranks));
   return onEveryRank(ranks, [&](int64_t rank) {
     const CoreBinding binding(rank, ranks);
-    return part(*(*members)[size_t(rank)]);
+    return part(*(*members)[size_t(rank)], buffers[size_t(rank)]);
   });
 }
 
@@ -359,8 +360,9 @@ llvm::Error Runner::onProcess(int64_t ranks, const Part &part) {
   joining.path = options.socket;
   joining.timeout = options.measure.timeout;
   joining.member = memberOptions();
+  RankBuffers buffers;
   auto member = Member::join(std::move(joining));
-  return member ? part(**member) : member.takeError();
+  return member ? part(**member, buffers) : member.takeError();
 }
 
 /// This process as rank 0, and children.
@@ -372,10 +374,11 @@ llvm::Error Runner::onProcesses(int64_t ranks, const Part &part) {
     joining.sockets = std::move(sockets);
     joining.timeout = options.measure.timeout;
     joining.member = memberOptions();
+    RankBuffers buffers;
     auto member = Member::join(std::move(joining));
     // After it: the runtime looks how many cores there are to decide how long to spin.
     const CoreBinding binding(rank, ranks);
-    return member ? part(**member) : member.takeError();
+    return member ? part(**member, buffers) : member.takeError();
   };
   auto forked = ForkedRanks::start(ranks, [&](int64_t rank, std::vector<int> sockets) {
     llvm::Error error = join(rank, std::move(sockets));

@@ -110,8 +110,9 @@ int64_t wrongIn(Collective collective, bool inPlace, const Spoil &spoil = {}) {
   int64_t wrong = -1, firstResults = 0;
   llvm::Error error = onEveryRank(3, [&](int64_t rank) {
     Adding member(meeting, rank, collective == Collective::AllGather, spoil);
+    RankBuffers buffers;
     return measure(
-        member, nullptr, workload, {5}, options, [&] { ++firstResults; },
+        member, nullptr, workload, {5}, options, buffers, [&] { ++firstResults; },
         [&](const Measurement &measurement) { wrong = measurement.wrong; });
   });
   CHECK_FALSE(llvm::errorToBool(std::move(error)));
@@ -174,7 +175,9 @@ TEST_CASE("an error of one rank ends all") {
   class Failing : public Obvious {
   public:
     using Obvious::Obvious;
-    llvm::Error launch(const std::shared_ptr<LoadedProgram> &, const LaunchArgs &) override {
+    const void *in = nullptr;
+    llvm::Error launch(const std::shared_ptr<LoadedProgram> &, const LaunchArgs &args) override {
+      in = args.in;
       if (me == 2)
         return llvm::make_error<RuntimeError>(Failure::Machine, "no");
       return llvm::Error::success();
@@ -183,15 +186,21 @@ TEST_CASE("an error of one rank ends all") {
   Workload workload(contractOf(Collective::AllReduce, Reduction::Sum, 3), ElementType::I32);
   Meeting meeting(3);
   std::atomic<int> failed = 0;
+  bool kept = false;
+  std::vector<RankBuffers> all(3);
   llvm::Error error = onEveryRank(3, [&](int64_t rank) {
     Failing member(meeting, rank);
+    RankBuffers &buffers = all[size_t(rank)];
     llvm::Error mine =
-        measure(member, nullptr, workload, {5}, {}, [] {}, [](const Measurement &) {});
+        measure(member, nullptr, workload, {5}, {}, buffers, [] {}, [](const Measurement &) {});
     failed += bool(mine);
+    if (rank == 2) // others may still be using it
+      kept = member.in == buffers.first.data();
     return mine;
   });
   CHECK(llvm::errorToBool(std::move(error)));
   CHECK(failed == 3);
+  CHECK(kept);
   CHECK(meeting.aborted);
 }
 

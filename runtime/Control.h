@@ -72,6 +72,7 @@ struct RankState {
   // Read at any time, for reports and by those who wait.
   alignas(cacheLine) std::atomic<uint64_t> entered{0}; ///< operations
   std::atomic<uint64_t> done{0};                       ///< operations
+  std::atomic<uint64_t> turns{0}; ///< waits begun and ended, but those that are over at once
   std::atomic<int32_t> waitsFor{waitsForNobody};
   std::atomic<bool> left{false};    ///< destroyed its member
   std::atomic<bool> rejoins{false}; ///< asks to go on without the others

@@ -15,6 +15,12 @@ namespace {
 /// on something else, but someone should know.
 constexpr std::chrono::seconds slowWait{30};
 
+/// Who is to blame is worth a look only if it takes long, and then so often.
+constexpr Milliseconds patience{20};
+
+/// A rank whose waits last, and that has not gone on for so long, is taken to be stuck.
+constexpr Milliseconds longStillness{100};
+
 /// A process that shows no sign of life for so long does not run.
 constexpr Milliseconds longSilence{700};
 
@@ -171,12 +177,14 @@ std::string Group::describeOthers() const {
 
 Group::Blame Group::findCulprit(int32_t peer) const {
   std::vector<bool> seen(size_t(ranks), false);
+  std::vector<int64_t> chain{rank};
   auto next = [&](int32_t waitsFor, uint64_t where) -> int64_t {
     return waitsFor == waitsForEverybody ? firstMissing(where) : waitsFor;
   };
   int64_t at = next(peer, operation);
   while (at >= 0 && at < ranks && at != rank && !seen[size_t(at)]) {
     seen[size_t(at)] = true;
+    chain.push_back(at);
     const RankState &state = control.rank(at);
     const std::string who = fmt::format("rank {} ({})", at, theWorld->describe(worldRank(at)));
     if (std::optional<std::string> how = theWorld->gone(worldRank(at)))
@@ -187,14 +195,17 @@ Group::Blame Group::findCulprit(int32_t peer) const {
     if (waitsFor == waitsForNobody) {
       const bool idle = state.done.load(std::memory_order_acquire) >=
                         state.entered.load(std::memory_order_acquire);
-      return {at, fmt::format("{} holds everybody up: {}", who,
-                              idle ? "it did not call" : "it is busy inside the operation")};
+      if (idle)
+        return {at, fmt::format("{} holds everybody up: it did not call", who)};
+      return {at, fmt::format("{} holds everybody up: it is busy inside the operation", who),
+              std::move(chain)};
     }
     at = next(waitsFor, state.entered.load(std::memory_order_acquire));
   }
   if (at < 0)
     return {-1, "who holds everybody up is not known"};
-  return {-1, fmt::format("the ranks wait for each other in a circle through rank {}", at)};
+  return {-1, fmt::format("the ranks wait for each other in a circle through rank {}", at),
+          std::move(chain)};
 }
 
 Group::Blame Group::findCulprit(llvm::ArrayRef<Awaited> peers) const {
@@ -203,6 +214,50 @@ Group::Blame Group::findCulprit(llvm::ArrayRef<Awaited> peers) const {
     if (Blame other = findCulprit(peers[i].peer); other.rank >= 0)
       found = std::move(other);
   return found;
+}
+
+Group::Progress Group::progressOf(int64_t r) const {
+  const RankState &state = control.rank(r);
+  return {state.entered.load(std::memory_order_relaxed),
+          state.turns.load(std::memory_order_relaxed),
+          __atomic_load_n(&state.kernel.microBatch, __ATOMIC_RELAXED)};
+}
+
+void Group::lookAround(Clock::time_point now) {
+  sights.resize(size_t(ranks));
+  for (int64_t r = 0; r < ranks; ++r)
+    if (const Progress found = progressOf(r); found != sights[size_t(r)].progress)
+      sights[size_t(r)] = {found, now};
+}
+
+Group::Blame Group::judge(llvm::ArrayRef<Awaited> peers, Clock::time_point now) {
+  lookAround(now);
+  Blame blame = findCulprit(peers);
+  int64_t last = -1;
+  for (int64_t r : blame.alive)
+    if (last < 0 || sights[size_t(r)].since > sights[size_t(last)].since)
+      last = r;
+  // Ranks may outnumber cores: who does not move for a moment need not be stuck.
+  const Clock::duration still = std::min<Clock::duration>(longStillness, timeout / 4);
+  if (last < 0 || now - sights[size_t(last)].since >= still)
+    return blame;
+  const auto ago = std::chrono::ceil<Milliseconds>(now - sights[size_t(last)].since + patience);
+  return {-1,
+          fmt::format("the ranks still go on, rank {} less than {} ms ago", last, ago.count()),
+          {},
+          true};
+}
+
+std::string Group::describeTimeout(const std::string &missing, const Blame &blame) const {
+  std::string text = fmt::format("rank {} timed out after {} ms in {}; {}", rank, timeout.count(),
+                                 missing, blame.why);
+  if (!blame.slow)
+    return text;
+  text += ": the time is too short for this. Give it more (CCL_TIMEOUT, ccl run -T)";
+  const int64_t microBatches = control.rank(rank).announcements[parity()].microBatches;
+  if (microBatches > 1)
+    text += fmt::format(", or ask for fewer micro-batches than {}", microBatches);
+  return text;
 }
 
 /// Of several that this rank waits for, one may be waiting for this rank.
@@ -279,14 +334,14 @@ llvm::Error Group::enter() {
 
 bool Group::keepWaiting(AwaitedPeers peers, Clock::time_point now,
                         llvm::function_ref<std::string()> describe) {
-  // Who is to blame is worth a look only if it takes long.
-  constexpr Milliseconds patience{20};
   if (!published) {
+    countTurn();
     publishWait(peers().front());
     published = true;
     nextLook = now + patience;
   } else if (now >= nextLook) {
     publishWait(peers());
+    lookAround(now);
     nextLook = now + patience;
   }
   if (now >= deadline)
@@ -304,13 +359,19 @@ bool Group::keepWaiting(AwaitedPeers peers, Clock::time_point now,
     }
   if (!reported && now - begun >= slowWait) {
     log::warn(log::Subsystem::Wait, rank, "slow, {} s so far: {}; {}", slowWait.count(), describe(),
-              findCulprit(peers()).why);
+              judge(peers(), now).why);
     reported = true;
   }
   return true;
 }
 
+void Group::countTurn() {
+  std::atomic<uint64_t> &turns = self().turns;
+  turns.store(turns.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+}
+
 void Group::leaveWait() {
+  countTurn();
   self().waitsFor.store(waitsForNobody, std::memory_order_relaxed);
   published = false;
 }

@@ -87,14 +87,32 @@ private:
   struct Blame {
     int64_t rank = -1;
     std::string why;
+    /// Ranks that wait, or work; empty if what is said does not depend on whether they go on.
+    std::vector<int64_t> alive{};
+    bool slow = false; ///< nobody: it only takes long
   };
   /// Who is at the end of the chain of ranks that wait for each other.
   Blame findCulprit(int32_t peer) const;
   Blame findCulprit(llvm::ArrayRef<Awaited> peers) const;
+  /// The same after a second look: nobody, if those who seem to hold this rank up still go on.
+  Blame judge(llvm::ArrayRef<Awaited> peers, Clock::time_point now);
+  /// What a time-out says.
+  std::string describeTimeout(const std::string &missing, const Blame &blame) const;
+  /// How far a rank has come.
+  struct Progress {
+    uint64_t entered = 0, turns = 0;
+    int64_t microBatch = 0;
+    bool operator==(const Progress &) const = default;
+  };
+  Progress progressOf(int64_t r) const;
+  /// Notes which ranks have gone on since the last look.
+  void lookAround(Clock::time_point now);
   int64_t firstMissing(uint64_t operation) const;
   std::string describeMissing() const;
   std::string describeRank(int64_t r) const;
   void leaveWait();
+  /// Tells others that this rank goes on.
+  void countTurn();
   /// The deadline of what begins now.
   void setDeadline(Milliseconds timeout);
 
@@ -108,6 +126,11 @@ private:
   Clock::time_point begun, deadline;
   bool published = false, reported = false; ///< of the wait under way
   Clock::time_point nextLook;               ///< at who is to blame
+  struct Sight {
+    Progress progress;
+    Clock::time_point since; ///< seen like that
+  };
+  std::vector<Sight> sights; ///< of every rank, if some wait took long
   int32_t lastPeer = waitsForNobody;
   mutable std::mutex failureMutex;
   bool wroteRecord = false;
@@ -131,11 +154,8 @@ Group::Wait Group::waitUntil(AwaitedPeers peers, Ready ready, Describe describe)
     // Whoever looks last may still find it done; a late result is a result.
     if (ready())
       break;
-    const Blame blame = findCulprit(peers());
-    fail(Failure::Timeout,
-         fmt::format("rank {} timed out after {} ms in {}; {}", rank, timeout.count(), describe(),
-                     blame.why),
-         blame.rank);
+    const Blame blame = judge(peers(), now);
+    fail(Failure::Timeout, describeTimeout(describe(), blame), blame.rank);
     result = Wait::TimedOut;
     break;
   }

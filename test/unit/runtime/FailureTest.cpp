@@ -141,6 +141,22 @@ TEST_CASE("a signal that never comes is described") {
   CHECK_FALSE(outcomes[1].failed);
 }
 
+TEST_CASE("ranks that wait for each other are stuck only if none goes on") {
+  auto timedOut = [](const std::shared_ptr<LoadedProgram> &program) {
+    auto communicator = makeCommunicator(2);
+    return runEach(2, [&](int64_t rank, LaunchArgs args) {
+      args.timeout = std::chrono::milliseconds(400);
+      args.microBatches = 1 << 20;
+      return communicator[rank].launch(program, args);
+    });
+  };
+  checkAll(timedOut(inACircle()), Failure::Timeout, "the ranks wait for each other in a circle");
+  checkAll(timedOut(inTurns()), Failure::Timeout, "the ranks still go on, rank ");
+  checkAll(timedOut(inTurns()), Failure::Timeout,
+           "the time is too short for this. Give it more (CCL_TIMEOUT, ccl run -T), or ask for "
+           "fewer micro-batches than 1048576");
+}
+
 TEST_CASE("abort ends a wait from another thread") {
   for (bool inKernel : {false, true}) {
     auto communicator = makeCommunicator(2);

@@ -1,7 +1,9 @@
 //===- Programs.cpp ---------------------------------------------------------===//
 #include "test/unit/runtime/Programs.h"
 
+#include <chrono>
 #include <cstring>
+#include <thread>
 
 namespace ccl::test {
 namespace {
@@ -105,7 +107,8 @@ int32_t ringKernel(KernelArgs *a) {
   ringSaw.count = a->count;
   ringSaw.microBatches = a->microBatches;
   ringSaw.stride = a->stride;
-  for (a->microBatch = 0; a->microBatch < a->microBatches; ++a->microBatch) {
+  for (int64_t batch = 0; batch < a->microBatches; ++batch) {
+    __atomic_store_n(&a->microBatch, batch, __ATOMIC_RELAXED);
     a->instruction = 0;
     if (int32_t code = ringMicroBatch(a))
       return code;
@@ -118,7 +121,8 @@ int32_t ringKernel(KernelArgs *a) {
 //===----------------------------------------------------------------------===//
 
 int32_t directAllGatherKernel(KernelArgs *a) {
-  for (a->microBatch = 0; a->microBatch < a->microBatches; ++a->microBatch) {
+  for (int64_t batch = 0; batch < a->microBatches; ++batch) {
+    __atomic_store_n(&a->microBatch, batch, __ATOMIC_RELAXED);
     for (int64_t p = 0; p < a->ranks; ++p)
       if (p != a->me)
         depart(channel(*a, 0, p));
@@ -145,7 +149,8 @@ int32_t directAllGatherKernel(KernelArgs *a) {
 
 template <int64_t root>
 int32_t starGatherKernel(KernelArgs *a) {
-  for (a->microBatch = 0; a->microBatch < a->microBatches; ++a->microBatch) {
+  for (int64_t batch = 0; batch < a->microBatches; ++batch) {
+    __atomic_store_n(&a->microBatch, batch, __ATOMIC_RELAXED);
     const Slice from = sliceOf(*a, 0, 1), mine = sliceOf(*a, a->me, 1);
     const size_t bytes = size_t(from.length) * 4;
     if (buffer(*a, 1) + mine.start != buffer(*a, 0) + from.start)
@@ -176,6 +181,24 @@ int32_t stuckKernel(KernelArgs *a) {
   a->instruction = 5;
   return a->me == 0 ? awaitSignal(a, channel(*a, 0, 1)) : 0;
 }
+
+/// Two ranks in turns.
+int32_t turnsKernel(KernelArgs *a) {
+  for (int64_t batch = 0; batch < a->microBatches; ++batch) {
+    __atomic_store_n(&a->microBatch, batch, __ATOMIC_RELAXED);
+    if (a->me == 0) {
+      depart(channel(*a, 0, 1));
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+    if (int32_t code = awaitSignal(a, channel(*a, 1, 1 - a->me)))
+      return code;
+    if (a->me == 1)
+      depart(channel(*a, 0, 0));
+  }
+  return 0;
+}
+
+int32_t circleKernel(KernelArgs *a) { return awaitSignal(a, channel(*a, 1, 1 - a->me)); }
 
 int32_t barrierKernel(KernelArgs *) {
   ++barrierRuns;
@@ -275,6 +298,15 @@ std::shared_ptr<LoadedProgram> stuck(int64_t ranks) {
   addFamily(plan, {false, 7, 0}, [](int64_t r, int64_t p) { return r == 0 && p == 1; });
   return std::make_shared<HandWritten>(std::move(plan), &stuckKernel);
 }
+
+static std::shared_ptr<LoadedProgram> signalBothWays(std::string name, Kernel kernel) {
+  Plan plan = basicPlan(std::move(name), 2, Collective::AllReduce, Reduction::Sum, 1);
+  for (bool to : {true, false})
+    addFamily(plan, {to, 7, 0}, [](int64_t r, int64_t p) { return r != p; });
+  return std::make_shared<HandWritten>(std::move(plan), kernel);
+}
+std::shared_ptr<LoadedProgram> inTurns() { return signalBothWays("turns", &turnsKernel); }
+std::shared_ptr<LoadedProgram> inACircle() { return signalBothWays("circle", &circleKernel); }
 
 std::shared_ptr<LoadedProgram> countingBarrier(int64_t ranks) {
   return std::make_shared<HandWritten>(

@@ -37,6 +37,11 @@ std::shared_ptr<LoadedProgram> starGather(int64_t ranks, int64_t root);
 /// Rank 0 waits for a signal of rank 1 that never comes.
 std::shared_ptr<LoadedProgram> stuck(int64_t ranks);
 
+/// Two ranks that signal each other once a micro-batch, a millisecond later each time.
+std::shared_ptr<LoadedProgram> inTurns();
+/// Two ranks that wait for each other.
+std::shared_ptr<LoadedProgram> inACircle();
+
 /// A barrier without any channel; counts how often a kernel ran.
 std::shared_ptr<LoadedProgram> countingBarrier(int64_t ranks);
 extern std::atomic<int64_t> barrierRuns;

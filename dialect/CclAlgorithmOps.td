@@ -281,6 +281,7 @@ def Ccl_ScheduleOp : Ccl_Op<"schedule", [DeclareOpInterfaceMethods<MemoryEffects
       or wider.
     - C2: stands in an algorithm.
     - C3: agents are as of `ccl.copy` (C7); only rows that copy go by `put`.
+    - C4: ranks and chunks are inside the buffers, where their sizes are constant.
   }];
   let arguments = (ins Variadic<Ccl_Buffer>:$buffers, ElementsAttr:$table,
                        OptionalAttr<Ccl_ViaAttr>:$via, DefaultValuedAttr<I64Attr, "0">:$tag,

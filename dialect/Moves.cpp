@@ -186,6 +186,68 @@ static ArrayRef<int64_t> numbersOf(ElementsAttr table) {
   return {reinterpret_cast<const int64_t *>(raw.data()), raw.size() / sizeof(int64_t)};
 }
 
+namespace {
+/// Of one buffer, as far as they are known yet.
+struct BufferExtent {
+  std::optional<int64_t> ranks, chunks;
+};
+} // namespace
+
+static SmallVector<BufferExtent> extentsOf(OperandRange buffers) {
+  SmallVector<BufferExtent> extents(buffers.size());
+  for (auto [extent, value] : llvm::zip(extents, buffers))
+    if (auto buffer = value.getDefiningOp<BufferOp>()) {
+      if (auto ranks = buffer.getRankShape())
+        extent.ranks = product(*ranks);
+      if (auto chunks = buffer.getChunkShape())
+        extent.chunks = product(*chunks);
+    }
+  return extents;
+}
+
+/// What is wrong with (rank, buffer, chunk) of a row that moves `count` chunks, if anything.
+static std::string faultOfPlace(ArrayRef<int64_t> place, int64_t count, StringRef side,
+                                ArrayRef<BufferExtent> extents) {
+  const int64_t rank = place[0], buffer = place[1], chunk = place[2];
+  if (buffer < 0 || buffer >= int64_t(extents.size()))
+    return llvm::formatv("buffer {0} is outside [0, {1})", buffer, extents.size());
+  const auto [ranks, chunks] = extents[size_t(buffer)];
+  if (ranks && (rank < 0 || rank >= *ranks)) // schedule_c4
+    return llvm::formatv("the {0}'s rank {1} is outside [0, {2})", side, rank, *ranks);
+  if (!chunks || (chunk >= 0 && chunk <= *chunks - count))
+    return "";
+  if (chunk < 0 || chunk >= *chunks) // schedule_c4
+    return llvm::formatv("the {0}'s chunk {1} is outside [0, {2})", side, chunk, *chunks);
+  return llvm::formatv("the {0}'s chunks {1} to {2} are not all inside [0, {3})", side, chunk,
+                       chunk + count - 1, *chunks); // schedule_c4
+}
+
+/// What is wrong with the first row that is wrong, if any is.
+static std::string faultOfRows(ScheduleOp op, ArrayRef<int64_t> rows) {
+  const SmallVector<BufferExtent> extents = extentsOf(op.getBuffers());
+  const bool puts = op.getVia() == Via::Put;
+  int64_t step = 0;
+  for (size_t i = 0; i < rows.size(); i += ScheduleOp::rowSize) {
+    ArrayRef<int64_t> row = rows.slice(i, ScheduleOp::rowSize);
+    const int64_t kind = row[1], count = row[8];
+    std::string fault;
+    if (row[0] < step)
+      fault = llvm::formatv("step {0} after step {1}", row[0], step);
+    else if (kind != 0 && kind != 1)
+      fault = llvm::formatv("kind {0} is neither 0 (copy) nor 1 (reduce)", kind);
+    else if (count < 1 || count > INT32_MAX)
+      fault = llvm::formatv("count {0} is outside [1, 2147483647]", count);
+    else if (kind == 1 && puts) // schedule_c3
+      fault = "reduces, and only copies go by put";
+    else if (fault = faultOfPlace(row.slice(2, 3), count, "source", extents); fault.empty())
+      fault = faultOfPlace(row.slice(5, 3), count, "destination", extents);
+    if (!fault.empty())
+      return llvm::formatv("row {0}: {1}", i / ScheduleOp::rowSize, fault);
+    step = row[0];
+  }
+  return "";
+}
+
 static LogicalResult verifyAgentRows(ScheduleOp op);
 
 LogicalResult ScheduleOp::verify() {
@@ -208,23 +270,8 @@ LogicalResult ScheduleOp::verify() {
   ArrayRef<int64_t> rows = getRows();
   if (int64_t(rows.size()) != type.getNumElements())
     return emitOpError("the table's resource is missing or has another size");
-  int64_t step = 0;
-  for (size_t i = 0; i < rows.size(); i += rowSize) {
-    ArrayRef<int64_t> row = rows.slice(i, rowSize);
-    auto bad = [&] { return emitOpError() << "row " << i / rowSize << ": "; };
-    if (row[0] < step)
-      return bad() << "step " << row[0] << " after step " << step;
-    step = row[0];
-    if (row[1] != 0 && row[1] != 1)
-      return bad() << "kind " << row[1] << " is neither 0 (copy) nor 1 (reduce)";
-    for (int64_t buffer : {row[3], row[6]})
-      if (buffer < 0 || buffer >= int64_t(getBuffers().size()))
-        return bad() << "buffer " << buffer << " is outside [0, " << getBuffers().size() << ")";
-    if (row[8] < 1 || row[8] > INT32_MAX)
-      return bad() << "count " << row[8] << " is outside [1, 2147483647]";
-    if (row[1] == 1 && getVia() == Via::Put)
-      return bad() << "reduces, and only copies go by put";
-  }
+  if (std::string fault = faultOfRows(*this, rows); !fault.empty())
+    return emitOpError(fault);
   return verifyAgentRows(*this);
 }
 

@@ -630,3 +630,48 @@ ccl.algorithm @schedule_c3_put implements #ccl.contract<custom, sum> {
   // expected-error @below {{row 0: reduces, and only copies go by put}}
   ccl.schedule %x dense<[[0, 1, 0, 0, 0, 1, 0, 0, 1]]> : tensor<1x9xi64> via put
 }
+
+// -----
+
+ccl.algorithm @schedule_c4 implements #ccl.contract<custom> {
+  %x = ccl.buffer inout ranks(2, 2) chunks(4)
+  // expected-error @below {{row 1: the source's rank 4294967296 is outside [0, 4)}}
+  ccl.schedule %x dense<[[0, 0, 0, 0, 0, 1, 0, 0, 4],
+                         [0, 0, 4294967296, 0, 0, 1, 0, 0, 1]]> : tensor<2x9xi64>
+}
+
+// -----
+
+ccl.algorithm @schedule_c4_negative implements #ccl.contract<custom> {
+  %x = ccl.buffer inout ranks(2, 2) chunks(4)
+  // expected-error @below {{row 1: the destination's rank -1 is outside [0, 4)}}
+  ccl.schedule %x dense<[[0, 0, 0, 0, 0, 1, 0, 0, 4],
+                         [0, 0, 0, 0, 0, -1, 0, 0, 1]]> : tensor<2x9xi64>
+}
+
+// -----
+
+ccl.algorithm @schedule_c4_chunk implements #ccl.contract<custom> {
+  %x = ccl.buffer inout ranks(2, 2) chunks(4)
+  // expected-error @below {{row 1: the destination's chunk 9223372036854775807 is outside [0, 4)}}
+  ccl.schedule %x dense<[[0, 0, 0, 0, 0, 1, 0, 0, 4],
+                         [0, 0, 0, 0, 0, 3, 0, 9223372036854775807, 2147483647]]> : tensor<2x9xi64>
+}
+
+// -----
+
+ccl.algorithm @schedule_c4_count implements #ccl.contract<custom> {
+  %x = ccl.buffer inout ranks(2, 2) chunks(4)
+  // expected-error @below {{row 1: the source's chunks 2 to 4 are not all inside [0, 4)}}
+  ccl.schedule %x dense<[[0, 0, 0, 0, 0, 1, 0, 0, 4],
+                         [0, 0, 0, 0, 2, 3, 0, 0, 3]]> : tensor<2x9xi64>
+}
+
+// -----
+
+ccl.algorithm @schedule_c4_parameter(%n: index) implements #ccl.contract<custom> {
+  %x = ccl.buffer inout ranks(%n) chunks(4)
+  // expected-error @below {{row 1: the source's chunk -1 is outside [0, 4)}}
+  ccl.schedule %x dense<[[0, 0, 99, 0, 0, 1, 0, 0, 4],
+                         [0, 0, 0, 0, -1, 1, 0, 0, 1]]> : tensor<2x9xi64>
+}

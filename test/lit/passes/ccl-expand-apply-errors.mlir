@@ -61,15 +61,15 @@ ccl.algorithm @mixed implements #ccl.contract<all_reduce, sum> {
 
 // -----
 
-ccl.algorithm @rows implements #ccl.contract<custom> {
-  %x = ccl.buffer inout ranks(2) chunks(1)
+ccl.algorithm @rows(%n: index) implements #ccl.contract<custom> {
+  %x = ccl.buffer inout ranks(%n) chunks(1)
   // expected-error @below {{row 0: rank 5 is outside [0, 2)}}
   ccl.schedule %x dense<[[0, 0, 5, 0, 0, 1, 0, 0, 1]]> : tensor<1x9xi64>
 }
 ccl.algorithm @rows_outside implements #ccl.contract<custom> {
   %x = ccl.buffer inout ranks(2) chunks(1)
   // expected-note @below {{applied here}}
-  ccl.apply @rows on %x by affine_map<(r, c) -> (r, c)>
+  ccl.apply @rows(2) on %x by affine_map<(r, c) -> (r, c)>
 }
 
 // -----

@@ -145,10 +145,10 @@ LogicalResult AlgorithmOp::verify() {
   };
   if (Attribute batches = (*this)->getAttr(microBatchesAttr); // algorithm_c7
       batches && !isNumber(batches, std::numeric_limits<int64_t>::max()))
-    return emitOpError() << microBatchesAttr << " is a number from 1 on, not " << batches;
+    return emitOpError() << microBatchesAttr << " is an i64 from 1 on, not " << batches;
   if (Attribute slots = (*this)->getAttr(slotsAttr); // algorithm_c8
       slots && !isNumber(slots, maxSlots))
-    return emitOpError() << slotsAttr << " is a number from 1 to " << maxSlots << ", not " << slots;
+    return emitOpError() << slotsAttr << " is an i64 from 1 to " << maxSlots << ", not " << slots;
   if (Attribute copies = (*this)->getAttr(multicastAttr); copies && !isa<UnitAttr>(copies))
     return emitOpError() << multicastAttr << " has no value, not " << copies; // algorithm_c9
   if (getLowered() && getNumArguments())                                      // algorithm_c6

@@ -63,8 +63,8 @@ def Ccl_AlgorithmOp : Ccl_Op<"algorithm", [
     - C5: `on` names a `ccl.topology`.
     - C6: `lowered` goes with buffers and nothing else, and with programs of which every
       rank has one.
-    - C7: `ccl.micro_batches`, the number that a launch takes by default, is at least 1.
-    - C8: `ccl.slots`, the least that data channels get, is from 1 to 1024.
+    - C7: `ccl.micro_batches`, the number that a launch takes by default, is an i64 from 1 on.
+    - C8: `ccl.slots`, the least that data channels get, is an i64 from 1 to 1024.
     - C9: `ccl.multicast`, for switches that copy and add up, has no value.
   }];
   let arguments = (ins SymbolNameAttr:$sym_name, TypeAttrOf<FunctionType>:$function_type,

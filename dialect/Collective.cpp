@@ -229,8 +229,9 @@ static LogicalResult verifyChoices(CollectiveOpInterface op, SymbolTableCollecti
     if (failed(verifyImplements(op, name, symbols)))
       return failure();
     auto batches = choice.getAs<IntegerAttr>("micro_batches");
-    if (choice.contains("micro_batches") && !(batches && batches.getInt() >= 1))
-      return op->emitOpError() << "choice " << i << ": micro_batches is a number from 1 on";
+    if (choice.contains("micro_batches") &&
+        !(batches && batches.getType().isInteger(64) && batches.getInt() >= 1))
+      return op->emitOpError() << "choice " << i << ": micro_batches is an i64 from 1 on";
     const bool isLast = i + 1 == op.getChoicesAttr().size();
     auto upTo = choice.getAs<IntegerAttr>("up_to");
     if (isLast ? choice.contains("up_to") : !(upTo && upTo.getInt() > least))

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "dialect/Ccl.h"
+#include "passes/ByteSize.h"
 
 #include "mlir/Pass/Pass.h"
 

@@ -78,7 +78,7 @@ def CclDecompose : Pass<"ccl-decompose", "mlir::ModuleOp"> {
     have no stages stay as they are.
   }];
   let options = [
-    Option<"bytes", "bytes", "int64_t", "67108864", "size, as of nccl-tests">];
+    Option<"bytes", "bytes", "::ccl::ByteSize", "67108864", "size, as of nccl-tests: 64M">];
 }
 
 def CclSynthesize : Pass<"ccl-synthesize", "mlir::ModuleOp"> {
@@ -88,14 +88,17 @@ def CclSynthesize : Pass<"ccl-synthesize", "mlir::ModuleOp"> {
     on the part of the topology that a group of its ranks has, once for all groups that are alike;
     where they are not, the stage is split into one for each kind (`groups`). Algorithms that
     apply the stage get as many pieces as that needs.
+
+    `k`, `height` and `pieces` are limits of what the planner makes. Generators have none: a ring of
+    n ranks is n - 1 messages high whatever `height` says.
   }];
   let options = [
-    Option<"bytes", "bytes", "int64_t", "67108864", "size, as of nccl-tests">,
+    Option<"bytes", "bytes", "::ccl::ByteSize", "67108864", "size, as of nccl-tests: 64M">,
     Option<"model", "model", "std::string", "\"ccl\"", "cost model">,
-    Option<"chunks", "k", "int64_t", "0", "chunks of a root, at most; 0: any, of stages 4">,
-    Option<"height", "height", "int64_t", "0", "messages one after the other, at most; 0: any">,
-    Option<"pieces", "pieces", "int64_t", "0", "pieces of a chunk, at most; 0: any, of stages 4">,
-    Option<"seed", "seed", "int64_t", "1", "of random choices">,
+    Option<"chunks", "k", "int64_t", "0", "chunks of a root of the planner, at most; 0: any, of stages 4">,
+    Option<"height", "height", "int64_t", "0", "messages one after the other of the planner, at most; 0: any">,
+    Option<"pieces", "pieces", "int64_t", "0", "pieces of a chunk of the planner, at most; 0: any, of stages 4">,
+    Option<"seed", "seed", "int64_t", "1", "of the planner's random choices">,
     Option<"timeLimit", "time-limit", "double", "0", "seconds, then the best so far; 0: none">,
     Option<"direct", "direct", "bool", "false",
            "whole collectives that have an algorithm get one more, for ccl-select">];
@@ -118,7 +121,7 @@ def CclPipelineMicroBatches : Pass<"ccl-pipeline-micro-batches", "mlir::ModuleOp
     no other of its stages covers. The best by that formula are simulated.
   }];
   let options = [
-    Option<"bytes", "bytes", "int64_t", "67108864", "size, as of nccl-tests">,
+    Option<"bytes", "bytes", "::ccl::ByteSize", "67108864", "size, as of nccl-tests: 64M">,
     Option<"model", "model", "std::string", "\"ccl\"", "cost model">,
     Option<"most", "max", "int64_t", "64", "micro-batches, at most">,
     Option<"remark", "remark", "bool", "false", "emit a remark for each number that is tried">];
@@ -132,7 +135,7 @@ def CclSelect : Pass<"ccl-select", "mlir::ModuleOp"> {
     the largest, and `choices` has all of them: `up_to` so many bytes this one.
   }];
   let options = [
-    ListOption<"bytes", "bytes", "int64_t", "sizes, as of nccl-tests; none: 64 MiB">,
+    ListOption<"bytes", "bytes", "::ccl::ByteSize", "sizes, as of nccl-tests: 1K,64M; none: 64M">,
     Option<"model", "model", "std::string", "\"ccl\"", "cost model">,
     Option<"prune", "prune", "bool", "false", "remove algorithms that no collective names then">];
 }

@@ -1,6 +1,7 @@
 //===- Settings.cpp ---------------------------------------------------------===//
 #include "runtime/Settings.h"
 
+#include "dialect/model/Sizes.h"
 #include "runtime/Failure.h"
 #include "runtime/Faults.h"
 #include "runtime/Log.h"
@@ -116,20 +117,10 @@ std::optional<double> parseSeconds(llvm::StringRef text) {
 }
 
 std::optional<double> parseBytes(llvm::StringRef text) {
-  int shift = 0;
-  const std::string upper = text.upper();
-  llvm::StringRef digits(upper);
-  digits.consume_back("B");
-  if (digits.consume_back("K"))
-    shift = 10;
-  else if (digits.consume_back("M"))
-    shift = 20;
-  else if (digits.consume_back("G"))
-    shift = 30;
-  uint64_t value = 0;
-  if (digits.trim().getAsInteger(10, value) || value == 0 || value > (uint64_t(1) << 40 >> shift))
+  int64_t bytes = 0;
+  if (!model::parseSize(text, bytes).empty() || bytes < 1 || bytes > int64_t(1) << 40)
     return std::nullopt;
-  return double(value << shift);
+  return double(bytes);
 }
 
 std::optional<double> parseNumber(llvm::StringRef text) {

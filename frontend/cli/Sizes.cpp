@@ -1,6 +1,8 @@
 //===- Sizes.cpp - Numbers as people type them ------------------------------===//
 #include "frontend/cli/Sizes.h"
 
+#include "dialect/model/Sizes.h"
+
 #include "llvm/ADT/StringExtras.h"
 
 #include <fmt/format.h>
@@ -19,22 +21,10 @@ static constexpr size_t maxSweep = 4096;
 static llvm::Error bad(std::string message) { return llvm::createStringError(std::move(message)); }
 
 Expected<int64_t> parseSize(StringRef text) {
-  StringRef rest = text.trim();
-  uint64_t value = 0;
-  if (rest.consumeInteger(10, value))
-    return bad(
-        fmt::format("'{}' is not a size: expected a number such as 4096, 8K, 64M", text.str()));
-  rest.consume_back_insensitive("iB") || rest.consume_back_insensitive("B");
-  int shift = 0;
-  if (!rest.empty()) {
-    size_t unit = StringRef("KMGT").find(llvm::toUpper(rest.front()));
-    if (rest.size() != 1 || unit == StringRef::npos)
-      return bad(fmt::format("'{}' is not a size: the suffixes are K, M, G and T", text.str()));
-    shift = 10 * (int(unit) + 1);
-  }
-  if (value > uint64_t(std::numeric_limits<int64_t>::max()) >> shift)
-    return bad(fmt::format("'{}' is too large", text.str()));
-  return int64_t(value << shift);
+  int64_t size = 0;
+  if (std::string wrong = model::parseSize(text, size); !wrong.empty())
+    return bad(std::move(wrong));
+  return size;
 }
 
 std::string formatBytes(double bytes) {

@@ -13,8 +13,7 @@
 
 namespace ccl::cli {
 
-/// "64M": a number of bytes or elements; suffixes K, M, G, T are binary, a trailing
-/// B or iB is allowed.
+/// "64M": a number of bytes or elements, see model::parseSize.
 llvm::Expected<int64_t> parseSize(llvm::StringRef text);
 /// "64.00 MiB", "8 B".
 std::string formatBytes(double bytes);

@@ -25,8 +25,6 @@ struct Decompose : impl::CclDecomposeBase<Decompose> {
   using CclDecomposeBase::CclDecomposeBase;
 
   void runOnOperation() override {
-    if (failed(checkBytes(getOperation(), getArgument(), bytes)))
-      return signalPassFailure();
     for (auto op : llvm::to_vector(getOperation().getOps<CollectiveOpInterface>()))
       if (!op.getAlgorithmAttr() && failed(decompose(op)))
         signalPassFailure();

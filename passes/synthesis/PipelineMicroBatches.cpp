@@ -16,17 +16,14 @@ namespace {
 struct PipelineMicroBatches : impl::CclPipelineMicroBatchesBase<PipelineMicroBatches> {
   using CclPipelineMicroBatchesBase::CclPipelineMicroBatchesBase;
 
-  void getDependentDialects(DialectRegistry &registry) const override {
-    registry.insert<affine::AffineDialect, arith::ArithDialect>();
-  }
-
   void runOnOperation() override {
     ModuleOp module = getOperation();
     FailureOr<model::CostModel> cost = readModel(module, getArgument(), model);
-    if (failed(cost) || failed(checkBytes(module, getArgument(), bytes)))
+    if (failed(cost))
       return signalPassFailure();
-    if (most < 1 || most > 4096) {
-      module.emitError() << getArgument() << ": max is 1 to 4096, not " << int64_t(most);
+    if (most < 1 || most > mostMicroBatches) {
+      module.emitError() << getArgument() << ": max is 1 to " << mostMicroBatches << ", not "
+                         << int64_t(most);
       return signalPassFailure();
     }
     costModel = *cost;

@@ -21,10 +21,6 @@ struct Entrant {
 struct Select : impl::CclSelectBase<Select> {
   using CclSelectBase::CclSelectBase;
 
-  void getDependentDialects(DialectRegistry &registry) const override {
-    registry.insert<affine::AffineDialect, arith::ArithDialect>();
-  }
-
   void runOnOperation() override {
     ModuleOp module = getOperation();
     FailureOr<model::CostModel> cost = readModel(module, getArgument(), model);
@@ -36,9 +32,6 @@ struct Select : impl::CclSelectBase<Select> {
       sizes.push_back(int64_t(64) << 20);
     llvm::sort(sizes);
     sizes.erase(llvm::unique(sizes), sizes.end());
-    for (int64_t size : sizes)
-      if (failed(checkBytes(module, getArgument(), size)))
-        return signalPassFailure();
     const llvm::StringSet<> applied = appliedSymbols(module);
     for (auto op : module.getOps<CollectiveOpInterface>())
       if (!applied.contains(SymbolTable::getSymbolName(op).getValue()) &&

@@ -98,15 +98,11 @@ PlanRequest makeRequest(ContractAttr contract, int64_t ranks, int64_t bytes,
 FailureOr<model::CostModel> readModel(ModuleOp module, StringRef pass, StringRef name) {
   if (std::optional<model::CostModel> model = model::parseCostModel(name.str()))
     return *model;
-  return module.emitError() << pass << ": there is no cost model '" << name << "'; there are "
-                            << model::costModelNames();
+  return module.emitError() << pass << ": " << unknownModel(name);
 }
 
-LogicalResult checkBytes(ModuleOp module, StringRef pass, int64_t bytes) {
-  if (bytes >= 1 && bytes <= mostPlannedBytes)
-    return success();
-  return module.emitError() << pass << ": " << bytes << " bytes; a size is 1 to "
-                            << mostPlannedBytes;
+std::string unknownModel(StringRef name) {
+  return "there is no cost model '" + name.str() + "'; there are " + model::costModelNames();
 }
 
 } // namespace ccl

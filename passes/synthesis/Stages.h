@@ -35,7 +35,10 @@ PlanRequest makeRequest(ContractAttr contract, int64_t ranks, int64_t bytes,
 /// The cost model of a pass's option. Emits an error.
 mlir::FailureOr<model::CostModel> readModel(mlir::ModuleOp module, llvm::StringRef pass,
                                             llvm::StringRef name);
-/// An option that is a size.
-mlir::LogicalResult checkBytes(mlir::ModuleOp module, llvm::StringRef pass, int64_t bytes);
+/// What is said of a name that is none.
+std::string unknownModel(llvm::StringRef name);
+
+/// What ccl-pipeline-micro-batches tries at most.
+constexpr int64_t mostMicroBatches = 4096;
 
 } // namespace ccl

@@ -63,25 +63,31 @@ ccl.algorithm @algorithm_c6 implements #ccl.contract<custom> lowered {
 
 // -----
 
-// expected-error@+1 {{'ccl.algorithm' op ccl.micro_batches is a number from 1 on, not 0 : i64}}
+// expected-error@+1 {{'ccl.algorithm' op ccl.micro_batches is an i64 from 1 on, not 0 : i64}}
 ccl.algorithm @algorithm_c7 implements #ccl.contract<custom> attributes {ccl.micro_batches = 0 : i64} {
 }
 
 // -----
 
-// expected-error@+1 {{'ccl.algorithm' op ccl.slots is a number from 1 to 1024, not 0 : i64}}
+// expected-error@+1 {{'ccl.algorithm' op ccl.micro_batches is an i64 from 1 on, not 4 : i32}}
+ccl.algorithm @algorithm_c7_type implements #ccl.contract<custom> attributes {ccl.micro_batches = 4 : i32} {
+}
+
+// -----
+
+// expected-error@+1 {{'ccl.algorithm' op ccl.slots is an i64 from 1 to 1024, not 0 : i64}}
 ccl.algorithm @algorithm_c8 implements #ccl.contract<custom> attributes {ccl.slots = 0 : i64} {
 }
 
 // -----
 
-// expected-error@+1 {{'ccl.algorithm' op ccl.slots is a number from 1 to 1024, not 1025 : i64}}
+// expected-error@+1 {{'ccl.algorithm' op ccl.slots is an i64 from 1 to 1024, not 1025 : i64}}
 ccl.algorithm @algorithm_c8 implements #ccl.contract<custom> attributes {ccl.slots = 1025 : i64} {
 }
 
 // -----
 
-// expected-error@+1 {{'ccl.algorithm' op ccl.slots is a number from 1 to 1024, not true}}
+// expected-error@+1 {{'ccl.algorithm' op ccl.slots is an i64 from 1 to 1024, not true}}
 ccl.algorithm @algorithm_c8 implements #ccl.contract<custom> attributes {ccl.slots = true} {
 }
 
@@ -655,7 +661,7 @@ ccl.algorithm @schedule_c4_chunk implements #ccl.contract<custom> {
   %x = ccl.buffer inout ranks(2, 2) chunks(4)
   // expected-error @below {{row 1: the destination's chunk 9223372036854775807 is outside [0, 4)}}
   ccl.schedule %x dense<[[0, 0, 0, 0, 0, 1, 0, 0, 4],
-                         [0, 0, 0, 0, 0, 3, 0, 9223372036854775807, 2147483647]]> : tensor<2x9xi64>
+                         [0, 0, 0, 0, 0, 3, 0, 9223372036854775807, 3]]> : tensor<2x9xi64>
 }
 
 // -----

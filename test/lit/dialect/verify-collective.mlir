@@ -147,7 +147,7 @@ ccl.topology @t ranks(gpu = 2) {
 }
 ccl.algorithm @a implements #ccl.contract<barrier> {
 }
-// expected-error@+1 {{'ccl.barrier' op choice 0: micro_batches is a number from 1 on}}
+// expected-error@+1 {{'ccl.barrier' op choice 0: micro_batches is an i64 from 1 on}}
 ccl.barrier @collective_c2_batches on @t {choices = [{algorithm = @a, micro_batches = 0 : i64}]}
 
 // -----

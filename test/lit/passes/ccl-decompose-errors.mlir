@@ -1,6 +1,6 @@
 // RUN: ccl-opt %s --ccl-decompose --split-input-file -verify-diagnostics
 // RUN: not ccl-opt %s --ccl-decompose=bytes=0 --split-input-file 2>&1 | FileCheck %s
-// CHECK: ccl-decompose: 0 bytes; a size is 1 to
+// CHECK: --bytes option: '0': a size is 1 to 1125899906842624 bytes
 
 // Along no axis are all groups joined: the way from 0 to 2 leads through rank 1.
 ccl.topology @t ranks(node = 2, gpu = 2) {

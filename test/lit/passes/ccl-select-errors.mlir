@@ -1,6 +1,8 @@
 // RUN: ccl-opt %s --ccl-select --split-input-file -verify-diagnostics
 // RUN: not ccl-opt %s --ccl-select=bytes=-5 --split-input-file 2>&1 | FileCheck %s
-// CHECK: ccl-select: -5 bytes; a size is 1 to
+// CHECK: --bytes option: '-5' is not a size: expected a number such as 4096, 8K, 64M
+// RUN: not ccl-opt %s --ccl-select=bytes=1K,7X --split-input-file 2>&1 | FileCheck %s --check-prefix=UNIT
+// UNIT: --bytes option: '7X' is not a size: the suffixes are K, M, G and T
 
 ccl.topology @t ranks(gpu = 2) {
   ccl.link 0 to 1 bandwidth 1.0

@@ -40,7 +40,7 @@ int64_t sizeOf(const Contract &contract, const std::vector<int64_t> &lengths,
 
 int64_t countFor(const Contract &contract, int64_t bytes, int64_t elementBytes) {
   const int64_t unit = std::max<int64_t>(sizeOf(contract, 1, elementBytes), 1);
-  return bytes / unit + (bytes % unit > 0);
+  return std::max<int64_t>(bytes / unit, 1);
 }
 
 namespace {

@@ -93,7 +93,8 @@ struct SimulateOptions {
   bool timeline = false; ///< keep all that happened: some 200 bytes a transfer
 };
 
-/// The count that makes `bytes` of nccl-tests' size (Bound.h says of which buffer), at least.
+/// The count of `bytes` of nccl-tests' size (Bound.h says of which buffer), rounded down, but at
+/// least 1.
 int64_t countFor(const Contract &contract, int64_t bytes, int64_t elementBytes);
 /// And the size of a count.
 int64_t sizeOf(const Contract &contract, int64_t count, int64_t elementBytes);

@@ -242,6 +242,12 @@ int PlanCommand::search() {
   return write();
 }
 
+static std::string replaced(std::string text, std::string_view what, std::string_view by) {
+  for (size_t at = 0; (at = text.find(what, at)) != std::string::npos; at += by.size())
+    text.replace(at, what.size(), by);
+  return text;
+}
+
 /// Of several sizes the largest one's, or each one's.
 int PlanCommand::write() const {
   if (flags.output.empty())
@@ -254,9 +260,8 @@ int PlanCommand::write() const {
     const SizePlan &size = report.sizes[i];
     if (!writesEach() && &size != largest)
       continue;
-    std::string path = flags.output;
-    if (size_t at = path.find(place); at != std::string::npos)
-      path.replace(at, place.size(), std::to_string(request.bytes[i])); // what was asked for
+    // The size that was asked for.
+    const std::string path = replaced(flags.output, place, std::to_string(request.bytes[i]));
     if (std::string why = writeFile(path, moduleText(*report.algorithms[size.algorithm].module));
         !why.empty())
       return session.machine(why);
@@ -280,8 +285,10 @@ Action addPlan(CLI::App &app) {
                  "all_gather, reduce_scatter, all_reduce, broadcast, reduce, scatter or gather");
   app.add_option("--op", flags->reduction, "reduction (sum)");
   app.add_option("-r,--root", flags->root, "root rank of broadcast, reduce, scatter and gather");
-  app.add_option("--bytes", flags->bytes,
-                 "lo:hi[:factor] or a list: bytes of the larger buffer (default 64M)");
+  app.add_option(
+      "--bytes", flags->bytes,
+      "lo:hi[:factor] or a list: bytes of the larger buffer (default 64M), rounded down to "
+      "whole elements of a shard, at least one");
   app.add_option("--type", flags->type, "element type (float)");
   app.add_option("--model", flags->model, "cost model: " + model::costModelNames());
   const auto atLeastOne = CLI::Range(int32_t(1), int32_t(1) << 16);

@@ -86,8 +86,10 @@ private:
 //===----------------------------------------------------------------------===//
 
 static void addMeasureOptions(CLI::App &command, RunOptions &options) {
-  command.add_option("--bytes", options.bytes,
-                     "lo:hi[:factor] or a list: bytes of the larger buffer (default 8:64M:8)");
+  command.add_option(
+      "--bytes", options.bytes,
+      "lo:hi[:factor] or a list: bytes of the larger buffer (default 8:64M:8), rounded down "
+      "to whole elements of a shard");
   command.add_option("--count", options.counts, "elements of one shard: 0,1,17,4097");
   command
       .add_option("--uneven", options.uneven,

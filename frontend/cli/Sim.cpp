@@ -30,7 +30,8 @@ struct SimFlags {
   LoweringFlags lowering;
   TopologyFlags topology;
   simulation::ModelRequest model;
-  std::string bytes = "8:64M:8", type = "float", batchOrder = "rank";
+  std::optional<std::string> bytes;
+  std::string type = "float", batchOrder = "rank";
   std::string count, beside, trace, html;
   std::vector<std::string> uneven, curves;
   int64_t batches = 0;
@@ -88,7 +89,7 @@ int Simulation::parseSizes() {
   const bool inBytes = flags.count.empty();
   llvm::Expected<Sweep> parsed = [&]() -> llvm::Expected<Sweep> {
     if (inBytes)
-      return parseBytes(flags.bytes);
+      return parseBytes(flags.bytes.value_or("8:64M:8"));
     llvm::Expected<std::vector<int64_t>> counts = parseSizeList(flags.count);
     if (!counts)
       return counts.takeError();
@@ -228,6 +229,10 @@ int Simulation::findLengths() {
   const int64_t shards = std::max(proof.contract.inShards(), proof.contract.outShards());
   if (flags.uneven.empty()) {
     std::vector<int64_t> counts = sweep.counts(sizeOf(type), std::max<int64_t>(shards, 1));
+    // What was asked for is shown, also if it is nothing; the default begins where there is
+    // something.
+    if (!flags.bytes && flags.count.empty() && counts.back() > 0)
+      std::erase(counts, 0);
     sizes.assign(counts.begin(), counts.end());
   }
   for (const std::string &text : flags.uneven) {
@@ -342,9 +347,10 @@ Action addSim(CLI::App &app) {
   addInputOptions(app, flags->input);
   addLoweringOptions(app, flags->lowering);
   addTopologyOptions(app, flags->topology, /*asOption=*/true);
-  CLI::Option *bytes =
-      app.add_option("--bytes", flags->bytes,
-                     "lo:hi[:factor] or a list: bytes of the larger buffer (default 8:64M:8)");
+  CLI::Option *bytes = app.add_option(
+      "--bytes", flags->bytes,
+      "lo:hi[:factor] or a list: bytes of the larger buffer (default 8:64M:8, but those that are "
+      "no element a shard), rounded down to whole elements of a shard");
   CLI::Option *count = app.add_option("--count", flags->count, "elements of one shard: 0,1,17,4097")
                            ->excludes(bytes);
   CLI::Option *uneven = app.add_option("--uneven", flags->uneven,

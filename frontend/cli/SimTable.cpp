@@ -50,9 +50,9 @@ void SimTable::row(const model::SimulateReport &report) const {
   printOut("{:>14} {:>12} {:>8} {:>12.2f} {:>10.2f} {:>10.2f}", report.bytes, options.count,
            options.batches, report.us, report.algbw, report.algbw * busFactor(contract));
   if (bound)
-    printOut(" {:>12.2f} {:>10.2f} {:>8.2f}", limit,
+    printOut(" {:>12.2f} {:>10.2f} {:>8}", limit,
              limit > 0 ? double(report.bytes) / limit / 1e3 : 0,
-             report.us > 0 ? 100 * limit / report.us : 100);
+             report.us > 0 ? fmt::format("{:.2f}", 100 * limit / report.us) : "-");
   printOut("\n");
   if (report.changes > 0)
     printOut("#   {} of links; agents waited {:.2f} us for them\n",

@@ -78,7 +78,7 @@ struct PlanTrade {
 };
 
 struct SizePlan {
-  int64_t bytes = 0;    ///< of the plan's count: at least what was asked for
+  int64_t bytes = 0;    ///< of the plan's count, which is rounded down, to at least 1
   int64_t count = 0;    ///< elements of a shard
   size_t algorithm = 0; ///< index into PlanReport::algorithms
   double us = 0;        ///< simulated

@@ -7,6 +7,7 @@
 #include "frontend/mscclpp/PlanFile.h"
 
 #include "mlir/Parser/Parser.h"
+#include "llvm/Support/ConvertUTF.h"
 
 #include <fmt/format.h>
 
@@ -109,15 +110,31 @@ Format formatOf(StringRef fileName, StringRef text) {
 // Diagnostics
 //===----------------------------------------------------------------------===//
 
-/// The beginning of a line, without what a terminal would obey; not cut within a character.
+/// Bytes of the character that `text` begins with; 0: no character, or one that a terminal would
+/// obey.
+static size_t shownCharacter(StringRef text) {
+  const auto first = uint8_t(text[0]);
+  if (first < 0x80)
+    return first == '\t' || (first >= 0x20 && first != 0x7f);
+  const size_t length = llvm::getNumBytesForUTF8(first);
+  const auto *bytes = reinterpret_cast<const llvm::UTF8 *>(text.data());
+  if (length > text.size() || !llvm::isLegalUTF8Sequence(bytes, bytes + length))
+    return 0;
+  const bool isControl = first == 0xc2 && uint8_t(text[1]) < 0xa0;
+  return isControl ? 0 : length;
+}
+
+/// The beginning of a line, with blanks for what cannot be shown; of binary data up to a zero byte.
 static std::string beginning(StringRef line, size_t longest) {
-  size_t length = std::min(line.size(), longest);
-  while (length < line.size() && length > 0 && (uint8_t(line[length]) & 0xc0) == 0x80)
-    --length;
-  std::string shown = line.take_front(length).str();
-  for (char &c : shown)
-    if ((uint8_t(c) < 0x20 && c != '\t') || c == 0x7f)
-      c = ' ';
+  line = line.take_until([](char c) { return c == '\0'; });
+  std::string shown;
+  while (!line.empty()) {
+    const size_t length = shownCharacter(line);
+    if (shown.size() + std::max<size_t>(length, 1) > longest)
+      break;
+    shown += length ? line.take_front(length) : StringRef(" ");
+    line = line.drop_front(std::max<size_t>(length, 1));
+  }
   return shown;
 }
 
@@ -271,6 +288,15 @@ static std::optional<Diagnostic> refuseText(const FormatRow &row, StringRef text
   }
   if (row.format != Format::Mlir)
     return std::nullopt;
+  if (size_t zero = text.find('\0'); zero != StringRef::npos) {
+    const StringRef before = text.take_front(zero);
+    return Diagnostic{
+        Kind::Malformed,
+        {int32_t(before.count('\n') + 1), int32_t(zero - (before.rfind('\n') + 1) + 1)},
+        -1,
+        "a character with the code 0: this is no text",
+        {}};
+  }
   if (std::optional<cli::TooDeep> deep = cli::findTooDeep(text))
     return Diagnostic{Kind::Malformed,
                       {int32_t(deep->line), int32_t(deep->column)},

@@ -43,6 +43,9 @@ TEST_CASE("long lines are shown in part, and keep their number") {
   CHECK(forDisplay("a\n\nb\n") == "a\n\nb\n");
   CHECK(forDisplay("") == "");
   CHECK(forDisplay("a\tb\x1b[2J\r\n") == "a\tb [2J \n");
+  // What is no UTF-8, and controls that are, too; of binary data only what is before it.
+  CHECK(forDisplay("a\x80\xff\xc3(\xc2\x9b[2J\xe2\x82\xac") == "a   (  [2J\xe2\x82\xac");
+  CHECK(forDisplay(llvm::StringRef("ab\0cd\nef", 8)) == "ab\nef");
   // Not in the middle of a character.
   std::string accents;
   for (int i = 0; i < 200; ++i)

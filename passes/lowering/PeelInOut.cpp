@@ -116,7 +116,8 @@ private:
             noteOwn(op, unsigned(i), rank, o, in.count);
             for (int64_t j = 0; j < in.count; ++j) {
               auto &[first, later] = seen[{op, unsigned(i)}];
-              (written.contains(o.chunk + j) ? later : first) = true;
+              const bool isFirst = !written.contains(o.chunk + j) && isInput(rank, o.chunk + j);
+              (isFirst ? first : later) = true;
             }
           }
         for (auto [i, o] : llvm::enumerate(in.to))
@@ -144,6 +145,13 @@ private:
     }
     copies = !anyKept ? Copies::None : anyWritten ? Copies::Some : Copies::All;
     return true;
+  }
+
+  /// Whether the chunk lies where `in` has one. Else who reads it first reads nothing, and the
+  /// proof says so: `out` has such a place.
+  bool isInput(int64_t rank, int64_t chunk) const {
+    const int64_t first = contract.inPosition(rank, 0);
+    return !gathers() || (chunk >= first && chunk < first + contract.inChunks());
   }
 
   /// Whether what lies at an input's place is the output, in place.

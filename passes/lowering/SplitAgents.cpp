@@ -42,6 +42,8 @@ public:
     places.assign(size_t(numberOf.size()), {});
     auto visit = [&](Operation *op, const model::Instruction &in) {
       IntegerAttr arrival = op->getAttrOfType<IntegerAttr>(arrivalAttr);
+      if (failed(checkPlaces(op, rank, in, numberOf)))
+        return false;
       while (!numbers.contains(op))
         op = op->getParentOp();
       const size_t unit = numbers.lookup(op);
@@ -71,6 +73,18 @@ private:
     std::optional<int64_t> arrival; ///< the number of what the peer wrote
     SmallVector<size_t, 2> readers; ///< since then
   };
+
+  static LogicalResult checkPlaces(Operation *op, int64_t rank, const model::Instruction &in,
+                                   const PlaceNumbers &numberOf) {
+    for (ArrayRef<model::Operand> operands : {ArrayRef(in.from), ArrayRef(in.to)})
+      for (const model::Operand &o : operands)
+        if (o.kind == model::Operand::Kind::Local &&
+            (o.chunk < 0 || o.chunk + in.count > numberOf.chunksOf(o.buffer)))
+          return op->emitOpError() << "on rank " << rank << " touches chunks " << o.chunk << " to "
+                                   << o.chunk + in.count - 1 << " of buffer " << o.buffer
+                                   << ", which has " << numberOf.chunksOf(o.buffer);
+    return success();
+  }
 
   void reads(size_t unit, Place &place) {
     comesAfterWriters(unit, place);

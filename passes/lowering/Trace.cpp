@@ -107,8 +107,9 @@ PlaceNumbers::PlaceNumbers(ProgramOp program, const model::Contract &contract, b
   if (inPlace)
     end = contract.inOutChunks();
   for (auto buffer : program.getBody().getOps<BufferOp>()) {
-    buffers.push_back({buffer.getRole(), end});
-    end += product(*buffer.getChunkShape());
+    const int64_t chunks = product(*buffer.getChunkShape());
+    buffers.push_back({buffer.getRole(), end, chunks});
+    end += chunks;
   }
 }
 

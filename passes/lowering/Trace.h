@@ -37,13 +37,16 @@ Overlap compare(BufferOp buffer, llvm::ArrayRef<mlir::AffineExpr> a,
 class PlaceNumbers {
 public:
   PlaceNumbers(ProgramOp program, const model::Contract &contract, bool inPlace);
+  /// `chunk` is one of the buffer's.
   int64_t of(int64_t rank, int64_t buffer, int64_t chunk) const;
+  int64_t chunksOf(int64_t buffer) const { return buffers[size_t(buffer)].chunks; }
   int64_t size() const { return end; }
 
 private:
   struct Buffer {
     BufferRole role;
     int64_t begin; ///< the number of its first place
+    int64_t chunks;
   };
   const model::Contract &contract;
   llvm::SmallVector<Buffer> buffers;

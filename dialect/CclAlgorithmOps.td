@@ -298,6 +298,9 @@ def Ccl_ScheduleOp : Ccl_Op<"schedule", [DeclareOpInterfaceMethods<MemoryEffects
     /// The table, row by row. Empty if the resource is missing.
     llvm::ArrayRef<int64_t> getRows();
     size_t getNumRows() { return getRows().size() / rowSize; }
+    /// Where the rows were written: so many rows, a location; the last one for all that are left.
+    /// The op's own, unless that is fused of others, with (rows, index) as metadata.
+    llvm::SmallVector<std::pair<int64_t, mlir::Location>> getRowLocations();
     /// The source's and the destination's agents of a row.
     llvm::SmallVector<int64_t, 4> getAgentsOf(size_t row);
     static constexpr int64_t rowSize = 9;

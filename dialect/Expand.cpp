@@ -286,26 +286,10 @@ private:
     return success();
   }
 
-  /// Numbers of the locations of a table's rows, as runs: (rows, number). The op's own, unless
-  /// it is fused of those that wrote the rows, with (rows, index) as metadata.
-  SmallVector<std::pair<int64_t, int32_t>> locateRows(ScheduleOp op) {
-    auto fused = dyn_cast<FusedLoc>(op->getLoc());
-    auto runs = fused ? dyn_cast_or_null<DenseI64ArrayAttr>(fused.getMetadata()) : nullptr;
-    SmallVector<std::pair<int64_t, int32_t>> found;
-    if (runs) {
-      SmallVector<int32_t> numbers;
-      for (Location part : fused.getLocations())
-        numbers.push_back(addLocation(locations, part));
-      for (int64_t i = 0; i + 1 < runs.size(); i += 2)
-        if (runs[i] > 0 && runs[i + 1] >= 0 && runs[i + 1] < int64_t(numbers.size()))
-          found.emplace_back(runs[i], numbers[runs[i + 1]]);
-    }
-    found.emplace_back(INT64_MAX, addLocation(locations, op.getLoc()));
-    return found;
-  }
-
   LogicalResult runSchedule(ScheduleOp op) {
-    SmallVector<std::pair<int64_t, int32_t>> runs = locateRows(op);
+    SmallVector<std::pair<int64_t, int32_t>> runs;
+    for (const auto &[count, location] : op.getRowLocations())
+      runs.emplace_back(count, addLocation(locations, location));
     size_t run = 0;
     SmallVector<int32_t> numbers;
     for (Value buffer : op.getBuffers())
@@ -634,7 +618,8 @@ forEachInstruction(ProgramOp program, int64_t rank,
   interpreter.showsGuards = true;
   if (failed(interpreter.declareBuffers(buffers)))
     return failure();
-  return interpreter.run(rank, channels, [](Operation *) {}, visit);
+  return interpreter.run(
+      rank, channels, [](Operation *) {}, visit);
 }
 
 } // namespace ccl

@@ -222,8 +222,28 @@ static std::string faultOfPlace(ArrayRef<int64_t> place, int64_t count, StringRe
                        chunk + count - 1, *chunks); // schedule_c4
 }
 
-/// What is wrong with the first row that is wrong, if any is.
-static std::string faultOfRows(ScheduleOp op, ArrayRef<int64_t> rows) {
+SmallVector<std::pair<int64_t, Location>> ScheduleOp::getRowLocations() {
+  auto fused = dyn_cast<FusedLoc>((*this)->getLoc());
+  auto runs = fused ? dyn_cast_or_null<DenseI64ArrayAttr>(fused.getMetadata()) : nullptr;
+  SmallVector<std::pair<int64_t, Location>> found;
+  for (int64_t i = 0; runs && i + 1 < runs.size(); i += 2)
+    if (runs[i] > 0 && runs[i + 1] >= 0 && runs[i + 1] < int64_t(fused.getLocations().size()))
+      found.emplace_back(runs[i], fused.getLocations()[size_t(runs[i + 1])]);
+  found.emplace_back(INT64_MAX, (*this)->getLoc());
+  return found;
+}
+
+static Location locationOfRow(ScheduleOp op, int64_t row) {
+  for (const auto &[count, location] : op.getRowLocations()) {
+    if (row < count)
+      return location;
+    row -= count;
+  }
+  return op.getLoc();
+}
+
+/// Says what is wrong with the first row that is wrong, if any is, where that row was written.
+static LogicalResult verifyRows(ScheduleOp op, ArrayRef<int64_t> rows) {
   const SmallVector<BufferExtent> extents = extentsOf(op.getBuffers());
   const bool puts = op.getVia() == Via::Put;
   int64_t step = 0;
@@ -242,10 +262,11 @@ static std::string faultOfRows(ScheduleOp op, ArrayRef<int64_t> rows) {
     else if (fault = faultOfPlace(row.slice(2, 3), count, "source", extents); fault.empty())
       fault = faultOfPlace(row.slice(5, 3), count, "destination", extents);
     if (!fault.empty())
-      return llvm::formatv("row {0}: {1}", i / ScheduleOp::rowSize, fault);
+      return emitError(locationOfRow(op, int64_t(i) / ScheduleOp::rowSize))
+             << "'" << op->getName() << "' op row " << i / ScheduleOp::rowSize << ": " << fault;
     step = row[0];
   }
-  return "";
+  return success();
 }
 
 static LogicalResult verifyAgentRows(ScheduleOp op);
@@ -270,8 +291,8 @@ LogicalResult ScheduleOp::verify() {
   ArrayRef<int64_t> rows = getRows();
   if (int64_t(rows.size()) != type.getNumElements())
     return emitOpError("the table's resource is missing or has another size");
-  if (std::string fault = faultOfRows(*this, rows); !fault.empty())
-    return emitOpError(fault);
+  if (failed(verifyRows(*this, rows)))
+    return failure();
   return verifyAgentRows(*this);
 }
 

@@ -167,7 +167,7 @@ private:
   }
 
   mlir::LogicalResult emitTable() {
-    // The verifier of the table knows rows and not their lines.
+    // In the builder's words.
     for (const Algorithm::Impl::Move &move : notes.moves)
       if (move.count < 1 || move.count > INT32_MAX)
         return mlir::emitError(locations[move.line])

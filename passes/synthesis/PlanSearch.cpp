@@ -410,6 +410,15 @@ void PlanSearch::retry(const std::vector<PlanShape> &list, int64_t bytes) {
       }
 }
 
+/// What has the fewest moves.
+PlanShape PlanSearch::smallest() const {
+  PlanShape best{0, 1, 1, reduces() ? request.slots : 0};
+  for (PlanShape shape = best; shape.packing < packings.best().size(); ++shape.packing)
+    if (!packingOf(shape).inSwitch && steps(shape) < steps(best))
+      best = shape;
+  return best;
+}
+
 std::optional<PlanTrial> PlanSearch::best(int64_t bytes, double goalUs) {
   const int32_t batches = leader ? leader->shape.batches : 1;
   leader.reset();
@@ -428,7 +437,7 @@ std::optional<PlanTrial> PlanSearch::best(int64_t bytes, double goalUs) {
     attemptFlows(bytes, goalUs);
   // In a hurry: first what is soon made.
   if (request.deadline != std::chrono::steady_clock::time_point::max() && made.empty())
-    attempt({promising(bytes).front().packing, 1, 1, reduces() ? request.slots : 0}, bytes);
+    attempt(smallest(), bytes);
   if (!leader || !isEnough(leader->shape, leader->us, bytes, goalUs))
     attemptBest(bytes, goalUs);
   if (!leader)

@@ -47,6 +47,7 @@ private:
   /// Of the busiest limit.
   double workUs(const Packing &packing, int64_t bytes) const;
   std::vector<PlanShape> promising(int64_t bytes) const;
+  PlanShape smallest() const;
   PlanShape scheduledBest() const;
   double costOf(const PlanShape &shape) const;
   bool isEnough(const PlanShape &shape, double us, int64_t bytes, double goalUs) const;

@@ -217,7 +217,8 @@ TEST_CASE("collectives: CCL_ALGO is for those that have a generator of that name
   std::vector<Communicator> pigeons = with("pigeon");
   CHECK(messageOf(pigeons[0].barrier()) ==
         "CCL_ALGO=pigeon: no generator has that name; there are: ring, one_shot, two_shot, "
-        "pairwise, entry, binomial, recursive_doubling, recursive_halving, bruck, hierarchical");
+        "in_switch, pairwise, entry, binomial, recursive_doubling, recursive_halving, bruck, "
+        "hierarchical");
 }
 
 TEST_CASE("collectives: all communicators of a process share programs") {

@@ -618,8 +618,7 @@ forEachInstruction(ProgramOp program, int64_t rank,
   interpreter.showsGuards = true;
   if (failed(interpreter.declareBuffers(buffers)))
     return failure();
-  return interpreter.run(
-      rank, channels, [](Operation *) {}, visit);
+  return interpreter.run(rank, channels, [](Operation *) {}, visit);
 }
 
 } // namespace ccl

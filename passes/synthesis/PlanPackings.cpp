@@ -5,6 +5,8 @@
 #include "passes/synthesis/solver/Paths.h"
 #include "passes/synthesis/solver/Rate.h"
 
+#include "llvm/ADT/STLExtras.h"
+
 #include <fmt/format.h>
 
 #include <cmath>
@@ -340,8 +342,32 @@ static bool isJoined(const model::Topology &topology, bool reduces) {
   return false;
 }
 
-/// Every rank's, or the root's, for what `in_switch` is for, where the ways are two links, and
-/// nothing else, through one switch: the root's link is used once by a tree.
+/// All ranks around a root, if all its ways are two links that nothing else shares. `busy` gets
+/// what that takes: the root's own link one message.
+static std::optional<solver::Tree> starOf(const solver::Network &network, int32_t root, bool up,
+                                          std::vector<double> &busy) {
+  solver::Tree tree{root, up, std::vector<int32_t>(size_t(network.ranks()), -1)};
+  bool isRootBusy = false;
+  for (int32_t rank = 0; rank < network.ranks(); ++rank) {
+    if (rank == root)
+      continue;
+    const auto ways = up ? network.out(rank) : network.in(rank);
+    const auto way = llvm::find_if(
+        ways, [&](const solver::Way &each) { return network.end(rank, each) == root; });
+    if (way == ways.end() || way->numUses != 2)
+      return std::nullopt;
+    tree.ways[size_t(rank)] = int32_t(way - ways.begin());
+    for (const solver::Use &use : network.uses(*way)) {
+      const bool isRoots = (use.limit == way->exit) != up;
+      if (!isRoots || !isRootBusy)
+        busy[size_t(use.limit)] += use.weight;
+    }
+    isRootBusy = true;
+  }
+  return tree;
+}
+
+/// What the generator `in_switch` writes: stars of every rank, up and down, or the root's.
 std::optional<Packing> Packings::stars() const {
   const Collective collective = request.generator.collective;
   const bool both = collective == Collective::AllReduce;
@@ -352,34 +378,17 @@ std::optional<Packing> Packings::stars() const {
   packing.allChunks = both ? double(network.ranks()) : 1;
   std::vector<double> busy(size_t(network.limits()), 0);
   for (bool up : {true, false})
-    for (int32_t r = 0; r < (both ? network.representatives() : 1); ++r) {
+    for (int32_t r = 0; r < (both ? network.representatives() : up ? 0 : 1); ++r) {
       const int32_t root = both ? r : int32_t(request.generator.root);
-      solver::Tree tree{root, up, std::vector<int32_t>(size_t(network.ranks()), -1)};
-      std::set<int32_t> seen; // limits of the root's link
-      for (int32_t rank = 0; rank < network.ranks() && (both || !up); ++rank) {
-        if (rank == root)
-          continue;
-        const auto ways = up ? network.out(rank) : network.in(rank);
-        const auto way = std::find_if(ways.begin(), ways.end(), [&](const solver::Way &each) {
-          return network.end(rank, each) == root;
-        });
-        if (way == ways.end() || way->numUses != 2)
-          return std::nullopt;
-        tree.ways[size_t(rank)] = int32_t(way - ways.begin());
-        for (const solver::Use &use : network.uses(*way)) {
-          packing.hopUs = std::max(packing.hopUs, use.weight * (network.ranks() - 1));
-          if ((use.limit == way->exit) == up || seen.insert(use.limit).second)
-            busy[size_t(use.limit)] += use.weight;
-        }
-      }
-      if (both || !up)
-        packing.forest.trees.push_back(std::move(tree));
+      std::optional<solver::Tree> star = starOf(network, root, up, busy);
+      if (!star)
+        return std::nullopt;
+      packing.forest.trees.push_back(std::move(*star));
     }
   packing.measure = solver::measure(network, packing.forest);
+  packing.measure.busiest = int32_t(llvm::max_element(busy) - busy.begin());
   packing.measure.busy = std::move(busy);
-  packing.measure.busiest =
-      int32_t(std::max_element(packing.measure.busy.begin(), packing.measure.busy.end()) -
-              packing.measure.busy.begin());
+  packing.hopUs = packing.measure.us();
   packing.height = phases(), packing.latencyUs = phases() * packing.measure.latency;
   packing.fluidGBps = packing.kind.mostGBps =
       solver::algbw(packing.allChunks, packing.measure.us());

@@ -292,8 +292,9 @@ std::vector<int32_t> PlanSearch::flowAgents(const Packing &packing) const {
   std::vector<int32_t> list;
   if (packing.inSwitch)
     return {1};
-  if (isPersonal(collective))
-    return list; // a tree for each piece of data
+  // Without micro-batches a flow only waits; and there are trees for each piece of data.
+  if (request.limits.batches == 1 || isPersonal(collective))
+    return list;
   const bool both = goesUp(collective) && goesDown(collective);
   const bool allRoots =
       !packing.kind.pairs && !model::hasRoot(collective) && !network.isSymmetric();
@@ -433,8 +434,7 @@ std::optional<PlanTrial> PlanSearch::best(int64_t bytes, double goalUs) {
     }
   if (late)
     return leader;
-  if (request.limits.batches != 1)
-    attemptFlows(bytes, goalUs);
+  attemptFlows(bytes, goalUs);
   // In a hurry: first what is soon made.
   if (request.deadline != std::chrono::steady_clock::time_point::max() && made.empty())
     attempt(smallest(), bytes);

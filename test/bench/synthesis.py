@@ -62,6 +62,8 @@ CASES = [
     Case("h800:64", AG, 98, 97, 10, "rail-only 91"),
     Case("gb200-nvl72:8", AG, 98, 97, 10, "rail-only 96"),
     Case("dgx-h100:2", AG, 98, 97, 10, "rail-only 96"),
+    Case("dgx-h100", AR, 100, 99, 1, "trees 57.1"),
+    Case("gb200-nvl72:1", AR, 100, 99, 10, "trees 50.7"),
     Case("unwb:64", AG, 98, 97, 10, "TACOS 50.7, 32 s"),
     Case("mesh:16x16", AR, 0, 0, 30, "1.00 x", in_halves=(1.78, 1.75)),
     Case("mesh:4x4", AR, 100, 98, 5, "1.00 x"),

@@ -53,8 +53,8 @@ def CclAssignChannels : Pass<"ccl-assign-channels", "mlir::ModuleOp"> {
     reads the source rank's memory. `auto` stages algorithms with an `inout` buffer, whose
     places change while others would read them, and maps the rest directly. Moves of one
     parallel step get distinct tags, so that each pair of ranks agrees on the order. `put` is
-    never chosen: it is a claim of the algorithm. `staged` sends what would be put, too, to the
-    first of the agents that would wait for it.
+    never chosen: it is a claim of the algorithm. `staged` sends what would be put or read, too,
+    to the first of the agents that would wait for it.
   }];
   let options = [
     Option<"via", "via", "std::string", "\"auto\"", "auto, staged or direct">];

@@ -13,6 +13,7 @@
 //===----------------------------------------------------------------------===//
 #pragma once
 
+#include "dialect/model/Sizes.h"
 #include "runtime/LoadedProgram.h"
 
 #include <array>
@@ -48,7 +49,7 @@ struct LaunchArgs {
 };
 
 struct MemberOptions {
-  int64_t slotBytes = 128 << 10; ///< bytes of one slot of a data channel
+  int64_t slotBytes = model::usualSlotBytes; ///< bytes of one slot of a data channel
   /// Where the last operations are written when the communicator fails, see
   /// FlightRecorder::dump; "": they are not recorded.
   std::string flightRecorder{};

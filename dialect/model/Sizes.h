@@ -1,4 +1,4 @@
-//===- Sizes.h - Numbers of bytes or elements as people type them ----------===//
+//===- Sizes.h - Numbers of bytes or elements: usual ones, as people type them ---===//
 #pragma once
 
 #include <cstdint>
@@ -6,6 +6,10 @@
 #include <string_view>
 
 namespace ccl::model {
+
+/// A slot of a staged channel, unless a launch says otherwise: no slice that goes through is
+/// longer.
+constexpr int64_t usualSlotBytes = 128 << 10;
 
 /// "64M": suffixes K, M, G, T are binary, a trailing B or iB is allowed. Returns what is wrong
 /// with `text`, or "" and sets `size`.

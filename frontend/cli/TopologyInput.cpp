@@ -58,7 +58,7 @@ int openTopology(Session &session, const TopologyFlags &flags, TopologyInput &in
     return Fine;
   switch (refusal->kind) {
   case interchange::TopologyRefusal::Kind::Without:
-    return session.usage("--forbid " + refusal->message);
+    return session.usage("--forbid: " + refusal->message);
   case interchange::TopologyRefusal::Kind::Usage: return session.usage(refusal->message);
   case interchange::TopologyRefusal::Kind::Input: return session.badInput(refusal->message);
   case interchange::TopologyRefusal::Kind::Diagnosed: break;

@@ -105,6 +105,7 @@ std::optional<TopologyRefusal> openTopology(const TopologyRequest &request, llvm
     return TopologyRefusal{Kind::Input, input.namesTooLittle()};
   if (std::string wrong = topology::takeOut(*input.topology, request.without); !wrong.empty())
     return TopologyRefusal{Kind::Without, std::move(wrong)};
+  input.what.clear(); // it counts the whole
   input.label += fmt::format(" without {}", fmt::join(request.without, ", "));
   if (std::string wrong = input.topology->check(); !wrong.empty())
     return TopologyRefusal{Kind::Input, fmt::format("{}: {}", input.label, wrong)};

@@ -68,7 +68,7 @@ static void takeRanksOut(model::Topology &topology, const std::vector<bool> &isO
 }
 
 std::string takeOut(model::Topology &topology, const std::vector<std::string> &names) {
-  std::vector<bool> isOut(size_t(topology.ranks()), false);
+  std::vector<bool> isOut(size_t(topology.ranks()), false), isCut(topology.links.size(), false);
   for (const std::string &name : names) {
     const int32_t node = findNode(topology, name);
     if (node >= 0 && node < topology.ranks()) {
@@ -80,16 +80,18 @@ std::string takeOut(model::Topology &topology, const std::vector<std::string> &n
       return fmt::format("{}: no rank, no switch, and no link A-B of two nodes, has that name; "
                          "ranks are numbers (`ccl topo T -o -` shows all)",
                          name);
-    const size_t erased = std::erase_if(topology.links, [&, a = a, b = b](const model::Link &link) {
-      if (node >= 0)
-        return link.src == node || link.dst == node;
-      return (link.src == a && link.dst == b) || (link.src == b && link.dst == a);
-    });
-    if (erased == 0)
+    bool isThere = false;
+    for (auto [link, cut] : llvm::zip_equal(topology.links, isCut))
+      if (node >= 0 ? link.src == node || link.dst == node
+                    : (link.src == a && link.dst == b) || (link.src == b && link.dst == a))
+        cut = isThere = true;
+    if (!isThere)
       return fmt::format("{}: there is no such link", name);
   }
   if (llvm::count(isOut, false) == 0)
     return "no rank is left";
+  size_t next = 0;
+  llvm::erase_if(topology.links, [&](const model::Link &) { return isCut[next++]; });
   if (llvm::is_contained(isOut, true))
     takeRanksOut(topology, isOut);
   return "";

@@ -23,9 +23,9 @@ struct AssignChannels : impl::CclAssignChannelsBase<AssignChannels> {
       assign(algorithm);
   }
 
-  static bool isPut(Operation *op) {
+  static bool touchesPeers(Operation *op) {
     auto attr = op->getAttrOfType<ViaAttr>("via");
-    return attr && attr.getValue() == Via::Put;
+    return attr && attr.getValue() != Via::Staged;
   }
 
   /// One agent receives a message: the first of those that would wait for the put. The others are
@@ -54,7 +54,7 @@ struct AssignChannels : impl::CclAssignChannelsBase<AssignChannels> {
     algorithm.getBody().walk([&](Operation *op) {
       if (!isa<CopyOp, ReduceOp, ScheduleOp>(op))
         return;
-      if (via == "staged" && isPut(op))
+      if (via == "staged" && touchesPeers(op))
         sendInstead(op);
       if (!op->hasAttr("via"))
         op->setAttr("via", attr);

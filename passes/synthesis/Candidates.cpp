@@ -76,7 +76,8 @@ private:
     double us = 0;
     if (program) {
       const model::SimulateReport report =
-          program->simulate(topology, request, request.bytes.front());
+          program->simulate(topology, request, request.bytes.front(),
+                            program->leastBatches(request, request.bytes.front()));
       us = report.us;
       why = report.ok() ? "" : report.faults.front().message;
     }

@@ -1,6 +1,7 @@
 //===- PlanProgram.cpp ----------------------------------------------------===//
 #include "passes/synthesis/PlanProgram.h"
 
+#include "dialect/model/Sizes.h"
 #include "passes/Pipelines.h"
 #include "passes/checks/CheckProofs.h"
 #include "passes/lowering/RollLoops.h"
@@ -146,6 +147,14 @@ model::SimulateReport PlanProgram::simulate(const model::Topology &topology,
     return none;
   }
   return model::simulate(*all, contract, topology, options);
+}
+
+int64_t PlanProgram::leastBatches(const PlanRequest &request, int64_t bytes) const {
+  if (!isStaged())
+    return 1;
+  const int64_t count = model::countFor(contract, bytes, request.elementBytes);
+  const int64_t longest = model::longestChunk(count, contract.chunks) * request.elementBytes;
+  return std::max<int64_t>(llvm::divideCeil(longest, model::usualSlotBytes), 1);
 }
 
 bool PlanProgram::isStaged() const {

@@ -23,6 +23,8 @@ public:
   static std::optional<PlanProgram> wrap(mlir::OwningOpRef<mlir::ModuleOp> module, int32_t slots,
                                          bool isWhole, std::string &why);
 
+  /// Micro-batches that a launch takes at least: a slot has room for every slice.
+  int64_t leastBatches(const PlanRequest &request, int64_t bytes) const;
   /// For `bytes` of nccl-tests' size, or what the next whole shards make.
   model::SimulateReport simulate(const model::Topology &topology, const PlanRequest &request,
                                  int64_t bytes, int64_t microBatches = 1);

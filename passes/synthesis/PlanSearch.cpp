@@ -211,8 +211,9 @@ void PlanSearch::attemptBest(int64_t bytes, double goalUs) {
   }
 }
 
-double PlanSearch::judge(const PlanShape &shape, const std::shared_ptr<PlanProgram> &program,
+double PlanSearch::judge(PlanShape shape, const std::shared_ptr<PlanProgram> &program,
                          int64_t bytes) {
+  shape.batches = int32_t(std::max<int64_t>(shape.batches, program->leastBatches(request, bytes)));
   model::SimulateReport report;
   {
     PlanClock clock(seconds.simulate);

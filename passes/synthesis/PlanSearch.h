@@ -76,7 +76,7 @@ private:
   void attempt(const PlanShape &shape, int64_t bytes);
   void retry(const std::vector<PlanShape> &list, int64_t bytes);
   /// Microseconds; infinite: refused.
-  double judge(const PlanShape &shape, const std::shared_ptr<PlanProgram> &program, int64_t bytes);
+  double judge(PlanShape shape, const std::shared_ptr<PlanProgram> &program, int64_t bytes);
   double reject(const std::string &why);
   void dropOthers(bool sizeEnds);
 

@@ -97,7 +97,8 @@ private:
     double leastUs = 0;
     report += fmt::format("{}{} bytes:", report.empty() ? "" : "; ", size);
     for (Entrant &entrant : entrants) {
-      const int64_t batches = std::max<int64_t>(getMicroBatches(entrant.algorithm), 1);
+      const int64_t batches = std::max<int64_t>(getMicroBatches(entrant.algorithm),
+                                                entrant.program.leastBatches(request, size));
       const model::SimulateReport result =
           entrant.program.simulate(topology, request, size, batches);
       if (!result.ok()) {

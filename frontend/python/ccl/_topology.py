@@ -78,7 +78,7 @@ def topology(source=None, *, detect=False, nodes=1, join="", rates="nominal", gp
         GB/s of each NIC, where a file does not say.
     symbol : str
         Which one of a text with several ``ccl.topology``.
-    forbid : sequence of str or int
+    forbid : str, int, or a sequence of them
         Not to use: links "0-3" (both directions), a switch "nic2", or a rank 5, which then neither
         takes part nor forwards; ranks that are left are numbered anew, in order.
     label : str
@@ -97,6 +97,8 @@ def topology(source=None, *, detect=False, nodes=1, join="", rates="nominal", gp
     """
     if (source is None) == (not detect):
         raise ValueError("source: needs a name, a path or a text, or detect=True, and not both")
+    if isinstance(forbid, (str, int)):
+        forbid = [forbid]
     content = None
     if source is not None:
         if not isinstance(source, (str, os.PathLike)):

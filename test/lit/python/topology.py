@@ -429,6 +429,8 @@ class Errors(unittest.TestCase):
                          [(0, 1), (1, 0), (1, 2), (2, 1)])
         with self.assertRaisesRegex(ccl.ArgumentError, "rank 0 cannot reach"):
             ccl.topology("ring:5", forbid=[1, 4])
+        self.assertEqual(ccl.topology("full:16", forbid="12").label, "full:16 without 12")
+        self.assertEqual(ccl.topology("full:16", forbid=12).ranks, 15)
 
     def test_arguments(self):
         machine, odd = ccl.topology("full:4"), SCRATCH / "absent"

@@ -211,15 +211,39 @@ void PlanSearch::attemptBest(int64_t bytes, double goalUs) {
   }
 }
 
+/// As a launch cuts at least; of what is too much to simulate, as it stands.
+PlanShape PlanSearch::asLaunched(PlanShape shape, const PlanProgram &program, int64_t bytes) const {
+  const int64_t least = program.leastBatches(request, bytes);
+  if (least > shape.batches && steps(shape) * least <= mostFlowMoves)
+    shape.batches = int32_t(least);
+  return shape;
+}
+
+static bool chargesMessages(const model::CostModel &model) {
+  return model.overheadUs > 0 || model.syncUs > 0 || model.alphaOccupies || model.epochs;
+}
+
 double PlanSearch::judge(PlanShape shape, const std::shared_ptr<PlanProgram> &program,
                          int64_t bytes) {
-  shape.batches = int32_t(std::max<int64_t>(shape.batches, program->leastBatches(request, bytes)));
-  model::SimulateReport report;
-  {
-    PlanClock clock(seconds.simulate);
-    report = program->simulate(topology, request, bytes, shape.batches);
-    ++simulated;
-  }
+  // Else slices of pieces hardly matter, until one has won.
+  if (shape.pieces == 1 || chargesMessages(request.model))
+    shape = asLaunched(shape, *program, bytes);
+  const auto [known, isNew] = judged.try_emplace(shape, never);
+  if (isNew)
+    known->second = judgeOnce(shape, program, bytes);
+  return known->second;
+}
+
+model::SimulateReport PlanSearch::simulate(const PlanShape &shape, PlanProgram &program,
+                                           int64_t bytes) {
+  PlanClock clock(seconds.simulate);
+  ++simulated;
+  return program.simulate(topology, request, bytes, shape.batches);
+}
+
+double PlanSearch::judgeOnce(const PlanShape &shape, const std::shared_ptr<PlanProgram> &program,
+                             int64_t bytes) {
+  const model::SimulateReport report = simulate(shape, *program, bytes);
   if (!report.ok())
     return reject(report.faults.front().message);
   auto improves = [&](const PlanTrial &best) {
@@ -236,6 +260,17 @@ double PlanSearch::judge(PlanShape shape, const std::shared_ptr<PlanProgram> &pr
             model::countFor(program->getContract(), bytes, request.elementBytes), report.us,
             program};
   return report.us;
+}
+
+/// What it takes when it is launched.
+void PlanSearch::finishLeader(int64_t bytes) {
+  if (!leader)
+    return;
+  const PlanShape shape = asLaunched(leader->shape, *leader->program, bytes);
+  if (shape == leader->shape)
+    return;
+  if (const model::SimulateReport report = simulate(shape, *leader->program, bytes); report.ok())
+    leader->shape = shape, leader->us = report.us;
 }
 
 double PlanSearch::reject(const std::string &why) {
@@ -424,7 +459,7 @@ PlanShape PlanSearch::smallest() const {
 std::optional<PlanTrial> PlanSearch::best(int64_t bytes, double goalUs) {
   const int32_t batches = leader ? leader->shape.batches : 1;
   leader.reset();
-  scheduled.clear(), tried.clear();
+  scheduled.clear(), tried.clear(), judged.clear();
   size = bytes;
   const bool late = request.isOver() && !made.empty();
   for (const auto &[key, program] : made)
@@ -433,6 +468,7 @@ std::optional<PlanTrial> PlanSearch::best(int64_t bytes, double goalUs) {
       shape.batches = shape.pieces == 1 ? batches : 1;
       judge(shape, program, bytes);
     }
+  finishLeader(bytes);
   if (late)
     return leader;
   attemptFlows(bytes, goalUs);
@@ -443,6 +479,7 @@ std::optional<PlanTrial> PlanSearch::best(int64_t bytes, double goalUs) {
     attemptBest(bytes, goalUs);
   if (!leader)
     retry(promising(bytes), bytes);
+  finishLeader(bytes);
   dropOthers(/*sizeEnds=*/true);
   return leader;
 }

@@ -77,6 +77,11 @@ private:
   void retry(const std::vector<PlanShape> &list, int64_t bytes);
   /// Microseconds; infinite: refused.
   double judge(PlanShape shape, const std::shared_ptr<PlanProgram> &program, int64_t bytes);
+  double judgeOnce(const PlanShape &shape, const std::shared_ptr<PlanProgram> &program,
+                   int64_t bytes);
+  PlanShape asLaunched(PlanShape shape, const PlanProgram &program, int64_t bytes) const;
+  model::SimulateReport simulate(const PlanShape &shape, PlanProgram &program, int64_t bytes);
+  void finishLeader(int64_t bytes);
   double reject(const std::string &why);
   void dropOthers(bool sizeEnds);
 
@@ -95,7 +100,8 @@ private:
   double secondsPerStep = 0;       ///< of the last program that was made
   /// Microseconds, for this size: by schedule, or of those that were tried as simulated.
   std::map<PlanShape, double> scheduled;
-  std::set<PlanShape> tried; ///< for this size
+  std::set<PlanShape> tried;          ///< for this size
+  std::map<PlanShape, double> judged; ///< microseconds as simulated, for this size
   std::map<PlanShape, std::shared_ptr<PlanProgram>> made;
   std::map<PlanShape, int64_t> madeFor; ///< bytes
 };

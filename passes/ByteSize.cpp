@@ -8,7 +8,7 @@
 namespace llvm::cl {
 
 bool parser<ccl::ByteSize>::parse(Option &option, StringRef, StringRef text, ccl::ByteSize &size) {
-  constexpr int64_t most = int64_t(1) << 50;
+  constexpr int64_t most = ccl::model::mostPlannedBytes;
   int64_t bytes = 0;
   if (std::string wrong = ccl::model::parseSize(text, bytes); !wrong.empty())
     return option.error(wrong);

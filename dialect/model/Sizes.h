@@ -10,6 +10,13 @@ namespace ccl::model {
 /// A slot of a staged channel, unless a launch says otherwise: no slice that goes through is
 /// longer.
 constexpr int64_t usualSlotBytes = 128 << 10;
+/// Micro-batches that a launch takes at least, for slices of chunks of so many bytes to fit.
+constexpr int64_t leastBatches(int64_t chunkBytes, int64_t slotBytes = usualSlotBytes) {
+  return chunkBytes <= slotBytes ? 1 : (chunkBytes - 1) / slotBytes + 1;
+}
+
+/// Of nccl-tests' size, at most what is planned for.
+constexpr int64_t mostPlannedBytes = int64_t(1) << 50;
 
 /// "64M": suffixes K, M, G, T are binary, a trailing B or iB is allowed. Returns what is wrong
 /// with `text`, or "" and sets `size`.

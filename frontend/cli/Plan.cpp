@@ -7,6 +7,7 @@
 #include "frontend/cli/Sizes.h"
 #include "frontend/cli/WriteFile.h"
 
+#include "dialect/model/Sizes.h"
 #include "runtime/plan/Plan.h"
 
 #include "llvm/Support/FileSystem.h"
@@ -43,7 +44,7 @@ class Interrupt {
 public:
   Interrupt() {
     came = 0;
-    struct sigaction action{};
+    struct sigaction action {};
     action.sa_handler = [](int) { came = 1; };
     action.sa_flags = int(SA_RESETHAND);
     sigaction(SIGINT, &action, &before);
@@ -54,7 +55,7 @@ public:
 
 private:
   static inline volatile std::sig_atomic_t came = 0;
-  struct sigaction before{};
+  struct sigaction before {};
 };
 
 /// Says on stderr what is going on, every two seconds, however long that takes.
@@ -144,9 +145,9 @@ int PlanCommand::parse() {
   if (llvm::is_contained(sweep.values, 0))
     return session.usage("--bytes: a plan is for a size over 0");
   for (int64_t bytes : sweep.values)
-    if (bytes > mostPlannedBytes)
-      return session.usage(
-          fmt::format("--bytes {}: a plan is for at most {} bytes", bytes, mostPlannedBytes));
+    if (bytes > model::mostPlannedBytes)
+      return session.usage(fmt::format("--bytes {}: a plan is for at most {} bytes", bytes,
+                                       model::mostPlannedBytes));
   std::optional<ElementType> type = parseElementType(flags.type);
   if (!type)
     return session.usage(fmt::format("--type {}: no element type", flags.type));

@@ -1,6 +1,7 @@
 //===- Launches.cpp -----------------------------------------------------------===//
 #include "frontend/simulation/Launches.h"
 
+#include "dialect/model/Sizes.h"
 #include "frontend/picture/Page.h"
 #include "runtime/Member.h"
 
@@ -35,8 +36,7 @@ int64_t defaultBatches(const model::Program &program, const model::Contract &con
   const int64_t least = std::max<int64_t>(std::min(wanted, longest / model::leastSliceBytes), 1);
   if (!model::isStaged(program))
     return least;
-  const int64_t slot = MemberOptions().slotBytes;
-  return std::max((longest + slot - 1) / slot, least);
+  return std::max(model::leastBatches(longest, MemberOptions().slotBytes), least);
 }
 
 std::string page(const Launch &launch) {

@@ -23,9 +23,6 @@
 
 namespace ccl {
 
-/// Of nccl-tests' size.
-constexpr int64_t mostPlannedBytes = int64_t(1) << 50;
-
 /// Trees of a root (in pairs of all_reduce: as many as are asked for): more take long, and gain
 /// little.
 constexpr int32_t mostTreesOfRoot = 64;

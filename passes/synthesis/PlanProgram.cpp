@@ -154,7 +154,7 @@ int64_t PlanProgram::leastBatches(const PlanRequest &request, int64_t bytes) con
     return 1;
   const int64_t count = model::countFor(contract, bytes, request.elementBytes);
   const int64_t longest = model::longestChunk(count, contract.chunks) * request.elementBytes;
-  return std::max<int64_t>(llvm::divideCeil(longest, model::usualSlotBytes), 1);
+  return model::leastBatches(longest);
 }
 
 bool PlanProgram::isStaged() const {

@@ -40,6 +40,11 @@ ccl.algorithm @put implements #ccl.contract<custom> {
   // DIRECT: via put agents(0 to 1, 2)
   // STAGED: via staged agents(0 to 1){{$}}
   ccl.copy %x[0, 0] into %y[1, 0] via put agents(0 to 1, 2)
+  // So does one for what would be read.
+  // AUTO: via direct agents(0 to 1)
+  // DIRECT: via direct agents(0 to 1)
+  // STAGED: via staged agents(0 to 1){{$}}
+  ccl.copy %x[1, 0] into %y[0, 0] via direct agents(0 to 1)
   // AUTO: via put agents dense<{{\[\[}}0, 1, -1], [0, 1, 2]]>
   // STAGED: via staged agents dense<{{\[\[}}0, 1], [0, 1]]>
   ccl.schedule %x, %y dense<[[0, 0, 0, 0, 1, 1, 1, 1, 1], [0, 0, 1, 0, 1, 0, 1, 1, 1]]> : tensor<2x9xi64> via put agents dense<[[0, 1, -1], [0, 1, 2]]> : tensor<2x3xi64>

@@ -44,7 +44,7 @@ class Interrupt {
 public:
   Interrupt() {
     came = 0;
-    struct sigaction action {};
+    struct sigaction action{};
     action.sa_handler = [](int) { came = 1; };
     action.sa_flags = int(SA_RESETHAND);
     sigaction(SIGINT, &action, &before);
@@ -55,7 +55,7 @@ public:
 
 private:
   static inline volatile std::sig_atomic_t came = 0;
-  struct sigaction before {};
+  struct sigaction before{};
 };
 
 /// Says on stderr what is going on, every two seconds, however long that takes.

@@ -251,7 +251,9 @@ static LogicalResult verifyRows(ScheduleOp op, ArrayRef<int64_t> rows) {
     ArrayRef<int64_t> row = rows.slice(i, ScheduleOp::rowSize);
     const int64_t kind = row[1], count = row[8];
     std::string fault;
-    if (row[0] < step)
+    if (row[0] < 0)
+      fault = llvm::formatv("step {0} is negative", row[0]);
+    else if (row[0] < step)
       fault = llvm::formatv("step {0} after step {1}", row[0], step);
     else if (kind != 0 && kind != 1)
       fault = llvm::formatv("kind {0} is neither 0 (copy) nor 1 (reduce)", kind);

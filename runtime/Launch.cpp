@@ -1,6 +1,8 @@
 //===- Launch.cpp -----------------------------------------------------------===//
 #include "runtime/Launch.h"
 
+#include "dialect/model/Sizes.h"
+
 #include <algorithm>
 #include <cstring>
 #include <limits>

@@ -143,8 +143,4 @@ constexpr int64_t linearStart(int64_t k, int64_t count, int64_t chunks) {
 constexpr int64_t longestChunk(int64_t count, int64_t chunks) {
   return (count + chunks - 1) / chunks;
 }
-/// Launches do not cut a chunk into more micro-batches than slices of so many bytes, whatever the
-/// algorithm has in mind, unless they are told to: below, messages cost more than they carry.
-constexpr int64_t leastSliceBytes = 64 << 10;
-
 } // namespace ccl::model

@@ -7,6 +7,9 @@
 
 namespace ccl::model {
 
+/// Launches do not cut a chunk into more micro-batches than slices of so many bytes, whatever the
+/// algorithm has in mind, unless they are told to: below, messages cost more than they carry.
+constexpr int64_t leastSliceBytes = 64 << 10;
 /// A slot of a staged channel, unless a launch says otherwise: no slice that goes through is
 /// longer.
 constexpr int64_t usualSlotBytes = 128 << 10;

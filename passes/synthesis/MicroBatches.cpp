@@ -1,6 +1,7 @@
 //===- MicroBatches.cpp ---------------------------------------------------===//
 #include "passes/synthesis/MicroBatches.h"
 
+#include "dialect/model/Sizes.h"
 #include "passes/Pipelines.h"
 #include "passes/lowering/StageAgents.h"
 

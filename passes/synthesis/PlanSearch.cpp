@@ -1,6 +1,7 @@
 //===- PlanSearch.cpp -----------------------------------------------------===//
 #include "passes/synthesis/PlanSearch.h"
 
+#include "dialect/model/Sizes.h"
 #include "passes/synthesis/PlanClock.h"
 
 #include <fmt/format.h>
@@ -18,6 +19,8 @@ static constexpr size_t mostFlows = 4;
 static constexpr double asExpected = 1.03;
 /// Of flows: agents of a link, micro-batches, moves in all of these that are simulated, and moves
 /// of a program.
+/// What launches give channels that ask for no more.
+static constexpr int32_t leastSlots = 2;
 static constexpr int32_t mostFlowAgents = 256, mostBatches = 1024;
 static constexpr int64_t mostFlowMoves = int64_t(1) << 22, mostFlowSteps = int64_t(1) << 16;
 /// For one size: packings that the formula lets through, schedules, programs, and more programs
@@ -66,7 +69,8 @@ int64_t PlanSearch::steps(const PlanShape &shape) const {
 
 bool PlanSearch::isAllowed(const PlanShape &shape) const {
   const PlanLimits &limits = request.limits;
-  return shape.pieces >= 1 && shape.agents >= 1 && (shape.slots > 0) == reduces() &&
+  return shape.pieces >= 1 && shape.agents >= 1 &&
+         (reduces() ? shape.slots >= std::min(leastSlots, request.slots) : shape.slots == 0) &&
          shape.pieces <= (limits.pieces > 0 ? limits.pieces : mostPieces) &&
          shape.agents <= (limits.agents > 0 ? limits.agents : mostAgents) &&
          (shape.pieces == 1 ||

@@ -449,6 +449,14 @@ ccl.algorithm @schedule_c1_step implements #ccl.contract<custom> {
 
 // -----
 
+ccl.algorithm @schedule_c1_negative_step implements #ccl.contract<custom> {
+  %x = ccl.buffer inout ranks(4) chunks(4)
+  // expected-error@+1 {{'ccl.schedule' op row 0: step -1 is negative}}
+  ccl.schedule %x dense<[[-1, 0, 0, 0, 0, 1, 0, 0, 1]]> : tensor<1x9xi64>
+}
+
+// -----
+
 ccl.algorithm @schedule_c1_kind implements #ccl.contract<custom> {
   %x = ccl.buffer inout ranks(4) chunks(4)
   // expected-error@+1 {{'ccl.schedule' op row 0: kind 2 is neither 0 (copy) nor 1 (reduce)}}

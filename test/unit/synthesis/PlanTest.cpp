@@ -186,7 +186,7 @@ TEST_CASE("what goes up says how many slots it has, and does with them") {
     const model::Topology topology = named("torus:3x3");
     const PlanReport report = planned(topology, request(topology, collective, {64 << 20}));
     const PlannedAlgorithm &algorithm = report.algorithms[report.sizes.front().algorithm];
-    CHECK(algorithm.slots > 0);
+    CHECK(algorithm.slots >= 2); // as many as launches give anyway
     CHECK(algorithm.slots <= PlanRequest().slots);
     CHECK(algorithm.minSlots <= algorithm.slots);
     CHECK(text(report, report.sizes.front()).find("ccl.slots = ") != std::string::npos);

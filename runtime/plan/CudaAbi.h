@@ -1,0 +1,128 @@
+//===- CudaAbi.h - What CUDA kernels and the runtime know of each other --------===//
+//
+// Read by both: host code includes it, and generated kernels have it in front of them, so it
+// includes nothing. All structs lie in memory of a GPU, or are a kernel's parameter.
+//
+// A kernel of R ranks x I instances x A agents has a block for each. An *instance* executes
+// micro-batches i, i + I, ... of the launch with channels and scratch of its own; slices of
+// different micro-batches never touch, so instances need not wait for each other. Which
+// counters are written by whom is that of docs/protocol.md; docs/cuda.md says what is added.
+//===----------------------------------------------------------------------===//
+#pragma once
+
+namespace ccl::cuda {
+
+/// One end of a channel of one instance. `next` belongs to the block that uses it and stays in
+/// memory of its GPU, so that a launch that is replayed from a graph goes on where the last one
+/// stopped.
+struct ChannelEnd {
+  unsigned long long next = 0;          ///< operations done on this end, over all launches
+  unsigned long long *arrive = nullptr; ///< here; the peer writes: slots filled (from), freed (to)
+  unsigned long long *depart = nullptr; ///< at the peer; this end writes
+  char *slots = nullptr;                ///< at the receiver: numSlots * slotPitch bytes
+  long long slotPitch = 0;              ///< bytes, a multiple of 128
+  int numSlots = 0;                     ///< 0: signals only
+  int peer = -1;
+};
+
+/// One of the plan's buffers, in this launch.
+struct BufferView {
+  char *own = nullptr;
+  /// peers[r] + offset is the buffer of rank r. Null if no peer's is touched.
+  char *const *peers = nullptr;
+  long long offset = 0;
+  long long instancePitch = 0; ///< scratch: bytes from one instance's part to the next one's
+};
+
+/// Elements from a row's start, and how many: of one shard (see Plan.h).
+struct Shard {
+  long long start = 0, length = 0;
+};
+
+/// Where an operand of a table's transfer lies. See runtime/plan/Agents.h.
+struct TableOperand {
+  int peer = -1;       ///< -1: own, -2: a channel, else the rank
+  int buffer = 0;      ///< unless it is a channel
+  long long chunk = 0; ///< of a channel: family * ranks + peer
+};
+
+struct TableInstruction {
+  int pattern = -1; ///< -1: signal, -2: wait, else index into the program's patterns
+  int count = 1;
+  long long operands = 0; ///< first one: sources, then destinations
+};
+
+/// The instructions of one agent.
+struct TableAgent {
+  long long begin = 0, end = 0;
+};
+
+struct Tables {
+  const TableAgent *agents = nullptr;
+  const TableInstruction *instructions = nullptr;
+  const TableOperand *operands = nullptr;
+};
+
+/// Why a kernel gave up; in memory of the host. The first block to write `claimed` fills it.
+struct FailureReport {
+  unsigned claimed = 0;
+  unsigned written = 0; ///< all below is there
+  int rank = -1, peer = -1, agent = -1, instance = -1;
+  /// Of the program, or a barrier of the launch: -1 entry, -2 between micro-batches, -3 exit.
+  long long instruction = 0, microBatch = 0;
+  int channelTo = 0, numSlots = 0;
+  long long expected = 0, found = 0; ///< values of the counter
+};
+
+/// One per communicator and process, in memory of the host that the GPU maps. `abort` is looked
+/// at by every wait that takes long: not 0, and kernels end as soon as they can.
+struct Control {
+  unsigned abort = 0;
+  unsigned reserved[31] = {};
+  FailureReport failure;
+};
+
+/// Counters of one rank that its blocks and those of its peers meet at. One writer each, but for
+/// `blocksDone` and `joined`. Words that peers write are 128 bytes apart: word i lies at
+/// 16 * i.
+struct RankSync {
+  unsigned long long launches = 0; ///< how many have ended, written by the last block
+  unsigned blocksDone = 0;
+  unsigned reserved = 0;
+  unsigned long long *entered = nullptr;             ///< [16 * peer], written by the peer
+  unsigned long long *exited = nullptr;              ///< [16 * peer]
+  unsigned long long *turns = nullptr;               ///< [16 * (instance * ranks + peer)]
+  unsigned long long *const *peersEntered = nullptr; ///< [peer]: where this rank's word is there
+  unsigned long long *const *peersExited = nullptr;
+  unsigned long long *const *peersTurns = nullptr;   ///< [instance * ranks + peer]
+  unsigned *joined = nullptr;                        ///< [32 * instance]: agents at the barrier
+  unsigned long long *generation = nullptr;          ///< [16 * instance]: barriers gone through
+  unsigned long long *turn = nullptr;                ///< [16 * instance]: own turns, in all
+};
+
+/// What a rank's blocks are started with. `buffers` follow it: as many as the program has.
+struct LaunchHead {
+  long long me = 0;
+  long long count = 0;        ///< elements of one shard
+  long long microBatches = 1; ///< every chunk is cut into so many slices
+  long long stride = 0;       ///< elements between chunks in scratch and in a slot
+  long long timeoutNs = 0;    ///< of a wait; 0: none
+  ChannelEnd *ends = nullptr; ///< [instance * numEnds + e]
+  const int *endOf = nullptr; ///< [family * ranks + peer]: e, or -1
+  const Shard *const *shards = nullptr; ///< see KernelArgs::shards; null: all are `count` long
+  RankSync *sync = nullptr;
+  Control *control = nullptr;
+  Tables tables; ///< of programs that are executed from them
+  int ranks = 1;
+  int numEnds = 0;
+  int instances = 1;
+  int agents = 1;  ///< of this rank: blocks of an instance
+  int program = 0; ///< which of the kernel's programs this rank executes
+  /// Which of microBatches (-1: no power of two) is cut off by a shift.
+  int batchShift = -1;
+};
+
+/// Bits of a kernel's `barriers`: what the proof of a program asks for.
+enum Barriers : int { entryBarrier = 1, batchBarrier = 2, exitBarrier = 4 };
+
+} // namespace ccl::cuda

@@ -11,6 +11,7 @@
 
 #include "dialect/model/Contract.h"
 #include "runtime/plan/Agents.h"
+#include "runtime/plan/Cuda.h"
 
 #include <cstddef>
 #include <string>
@@ -53,6 +54,8 @@ struct ChannelFamily {
   bool to = true;
   int32_t tag = 0;
   int32_t slots = 0; ///< 0: signals only
+  /// 0 simple, 1 ll, 2 ll128: how data and its arrival are told on GPUs. The host has one way.
+  int32_t protocol = 0;
 };
 
 struct KernelPlan {
@@ -74,6 +77,7 @@ struct Plan {
   std::vector<BufferPlan> buffers;
   std::vector<KernelPlan> kernels;
   std::string object;                     ///< one ELF object that defines every symbol
+  CudaCode cuda;                          ///< instead of it, for GPUs
   std::vector<TransferPattern> transfers; ///< what `agents` of kernels need
   std::string slice;                      ///< symbol of a SliceFunction, if there are agents
   int64_t maxCount = 1;                   ///< most chunks that one transfer moves through a slot

@@ -14,15 +14,18 @@ namespace ccl::cuda {
 
 /// One end of a channel of one instance. `next` belongs to the block that uses it and stays in
 /// memory of its GPU, so that a launch that is replayed from a graph goes on where the last one
-/// stopped.
+/// stopped. It begins as zeros, `peer` excepted; kernels have it in shared memory, so nothing here
+/// initializes it.
 struct ChannelEnd {
-  unsigned long long next = 0;          ///< operations done on this end, over all launches
-  unsigned long long *arrive = nullptr; ///< here; the peer writes: slots filled (from), freed (to)
-  unsigned long long *depart = nullptr; ///< at the peer; this end writes
-  char *slots = nullptr;                ///< at the receiver: numSlots * slotPitch bytes
-  long long slotPitch = 0;              ///< bytes, a multiple of 128
-  int numSlots = 0;                     ///< 0: signals only
-  int peer = -1;
+  unsigned long long next;          ///< operations done on this end, over all launches
+  unsigned long long *arrive; ///< here; the peer writes: slots filled (from), freed (to)
+  unsigned long long *depart; ///< at the peer; this end writes
+  char *slots;                ///< at the receiver: numSlots * slotPitch bytes
+  long long slotPitch;              ///< bytes, a multiple of 128
+  int numSlots;                     ///< 0: signals only
+  int slot;                         ///< next mod numSlots
+  int peer;
+  int reserved;
 };
 
 /// One of the plan's buffers, in this launch.
@@ -39,11 +42,11 @@ struct Shard {
   long long start = 0, length = 0;
 };
 
-/// Where an operand of a table's transfer lies. See runtime/plan/Agents.h.
-struct TableOperand {
+/// What a transfer takes from or brings to. See runtime/plan/Agents.h.
+struct Operand {
   int peer = -1;       ///< -1: own, -2: a channel, else the rank
   int buffer = 0;      ///< unless it is a channel
-  long long chunk = 0; ///< of a channel: family * ranks + peer
+  long long chunk = 0; ///< of a channel in a table: family * ranks + peer
 };
 
 struct TableInstruction {
@@ -60,7 +63,7 @@ struct TableAgent {
 struct Tables {
   const TableAgent *agents = nullptr;
   const TableInstruction *instructions = nullptr;
-  const TableOperand *operands = nullptr;
+  const Operand *operands = nullptr;
 };
 
 /// Why a kernel gave up; in memory of the host. The first block to write `claimed` fills it.
@@ -104,7 +107,7 @@ struct RankSync {
 struct LaunchHead {
   long long me = 0;
   long long count = 0;        ///< elements of one shard
-  long long microBatches = 1; ///< every chunk is cut into so many slices
+  long long microBatches = 1; ///< every chunk is cut into so many slices: 1 << batchShift
   long long stride = 0;       ///< elements between chunks in scratch and in a slot
   long long timeoutNs = 0;    ///< of a wait; 0: none
   ChannelEnd *ends = nullptr; ///< [instance * numEnds + e]
@@ -118,8 +121,7 @@ struct LaunchHead {
   int instances = 1;
   int agents = 1;  ///< of this rank: blocks of an instance
   int program = 0; ///< which of the kernel's programs this rank executes
-  /// Which of microBatches (-1: no power of two) is cut off by a shift.
-  int batchShift = -1;
+  int batchShift = 0;
 };
 
 /// Bits of a kernel's `barriers`: what the proof of a program asks for.

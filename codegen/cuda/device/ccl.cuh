@@ -9,10 +9,17 @@
 //   CCL_ELEMENT   type of an element, one of those below (F32, BF16, ...)
 //   CCL_REDUCTION one of those below (Sum, Max, ...)
 //   CCL_THREADS   threads of a block, a multiple of 32
-//   CCL_BODY      __forceinline__ or __noinline__: whether what moves data is inlined
+//   CCL_ROLES     of each buffer a letter: "ios" for an input, an output, scratch
+//   CCL_OPERANDS  most operands of a transfer
+//   CCL_AGENTS    most agents of a rank
+//   CCL_BARRIERS  Barriers that the proof asks for
 //
 // All threads of a block call everything here together, with equal arguments. After a failure
 // (time-out, abort) every call returns at once, and the program runs to its end without effect.
+//
+// Code is small on purpose: a kernel compiles in a tenth of a second. What moves data is one
+// function for every kind of transfer; what the operands of one need (waits, addresses) is done
+// by one thread each, at once.
 //===----------------------------------------------------------------------===//
 #pragma once
 
@@ -36,6 +43,8 @@ struct Launch : LaunchHead {
 __device__ __forceinline__ int threadIndex() { return int(threadIdx.x); }
 __device__ __forceinline__ int blockIndex() { return int(blockIdx.x); }
 __device__ __forceinline__ void syncBlock() { __syncthreads(); }
+/// The same; whether `mine` holds for any thread.
+__device__ __forceinline__ bool syncAny(bool mine) { return __syncthreads_or(mine) != 0; }
 
 __device__ __forceinline__ u64 loadAcquire(const u64 *p) {
   u64 value;
@@ -113,20 +122,20 @@ constexpr int threads = CCL_THREADS;
 //===----------------------------------------------------------------------===//
 
 template <typename T>
-struct Plain {
+struct Simple {
   using Stored = T;
   using Value = T;
   static __device__ __forceinline__ T widen(T x) { return x; }
   static __device__ __forceinline__ T narrow(T x) { return x; }
 };
-using I8 = Plain<signed char>;
-using U8 = Plain<unsigned char>;
-using I32 = Plain<int>;
-using U32 = Plain<unsigned>;
-using I64 = Plain<long long>;
-using U64 = Plain<unsigned long long>;
-using F32 = Plain<float>;
-using F64 = Plain<double>;
+using I8 = Simple<signed char>;
+using U8 = Simple<unsigned char>;
+using I32 = Simple<int>;
+using U32 = Simple<unsigned>;
+using I64 = Simple<long long>;
+using U64 = Simple<unsigned long long>;
+using F32 = Simple<float>;
+using F64 = Simple<double>;
 
 __device__ __forceinline__ float bitsToFloat(u32 bits) { return __builtin_bit_cast(float, bits); }
 __device__ __forceinline__ u32 floatToBits(float x) { return __builtin_bit_cast(u32, x); }
@@ -264,94 +273,91 @@ using E = CCL_ELEMENT;
 using R = CCL_REDUCTION;
 constexpr i64 elementBytes = sizeof(E::Stored);
 
+/// What an element is as a number of its size.
+template <i64 bytes>
+struct BitsOf {
+  using Type = u64;
+};
+template <>
+struct BitsOf<1> {
+  using Type = u8;
+};
+template <>
+struct BitsOf<2> {
+  using Type = u16;
+};
+template <>
+struct BitsOf<4> {
+  using Type = u32;
+};
+template <i64 bytes>
+using Bits = typename BitsOf<bytes>::Type;
+
 //===----------------------------------------------------------------------===//
-// A block and its waits
+// What a block knows
 //===----------------------------------------------------------------------===//
+
+/// How an operand's data lie, and how one sees that they are there.
+enum Wire { memory, simple, ll, ll128 };
 
 /// Ends that a block keeps in shared memory while it runs; more stay where they are.
 constexpr int sharedEnds = 64;
 
-struct BlockState {
-  ChannelEnd ends[sharedEnds];
-  u8 used[sharedEnds];
-  int failed;
+/// What one operand is while elements are moved.
+struct Stream {
+  char *data;
+  u64 flag;   ///< of ll and ll128
+  i64 length; ///< elements, if a row of shards tells, else -1
+  bool own;   ///< row of this rank
 };
 
-enum class Wire { Memory, Simple, LL, LL128 };
+/// The same for all threads.
+struct BlockState {
+  const Launch *launch;
+  ChannelEnd *ends;
+  i64 me, batch, epoch;
+  int instance, agent;
+  Stream streams[CCL_OPERANDS > 0 ? CCL_OPERANDS : 1];
+  ChannelEnd copies[sharedEnds];
+  u8 used[sharedEnds];
+  int last;
+};
+__shared__ BlockState state;
+
+/// What a thread keeps of its own: equal in all threads of the block.
+struct Block {
+  bool failed;
+};
 
 struct Channel {
-  ChannelEnd *end;
-  int index;
+  int end; ///< index into state.ends
 };
 
-/// An operand in memory: chunk `chunk` of a row of shards (in, out), or if `row` is negative of
-/// a buffer of equal strides.
-struct Place {
-  static constexpr Wire wire = Wire::Memory;
-  char *base;
-  i64 chunk;
-  int row;
-  bool own;
-};
-template <Wire w>
-struct Slot {
-  static constexpr Wire wire = w;
-  Channel channel;
-  bool to;
-};
+__device__ __forceinline__ Channel channel(int family, i64 peer) {
+  return {state.launch->endOf[i64(family) * state.launch->ranks + peer]};
+}
+/// A slot of it.
+__device__ __forceinline__ Operand slot(Channel c) { return {-2, 0, c.end}; }
+/// A chunk of this rank's buffer `b`, and of another rank's.
+__device__ __forceinline__ Operand at(int b, i64 chunk) { return {-1, b, chunk}; }
+__device__ __forceinline__ Operand at(int b, i64 chunk, i64 rank) { return {int(rank), b, chunk}; }
 
-struct Block {
-  const Launch &launch;
-  BlockState &state;
-  const int instance, agent;
-  const i64 me, epoch;
-  ChannelEnd *ends = nullptr;
-  i64 batch = 0;
-  bool failed = false;
-
-  __device__ Channel channel(int family, i64 peer) const {
-    const int index = launch.endOf[i64(family) * launch.ranks + peer];
-    return {ends + index, index};
-  }
-  /// A chunk of this rank's buffer `b`.
-  __device__ Place in(int b, i64 chunk) const { return row(b, chunk, int(2 * me)); }
-  __device__ Place out(int b, i64 chunk) const { return row(b, chunk, int(2 * me + 1)); }
-  __device__ Place scratch(int b, i64 chunk) const {
-    const BufferView &view = launch.buffers[b];
-    return {view.own + instance * view.instancePitch, chunk, -1, true};
-  }
-  /// Of another's.
-  __device__ Place peerIn(int b, i64 rank, i64 chunk) const {
-    return {peerBase(b, rank), chunk, int(2 * rank), rank == me};
-  }
-  __device__ Place peerOut(int b, i64 rank, i64 chunk) const {
-    return {peerBase(b, rank), chunk, int(2 * rank + 1), rank == me};
-  }
-  __device__ Place peerScratch(int b, i64 rank, i64 chunk) const {
-    return {peerBase(b, rank) + instance * launch.buffers[b].instancePitch, chunk, -1, rank == me};
-  }
-
-private:
-  __device__ Place row(int b, i64 chunk, int row) const {
-    return {launch.buffers[b].own, chunk, row, true};
-  }
-  __device__ char *peerBase(int b, i64 rank) const {
-    const BufferView &view = launch.buffers[b];
-    return view.peers[rank] + view.offset;
-  }
-};
-
-/// a mod m, never negative.
-__device__ __forceinline__ i64 mod(i64 a, i64 m) {
-  const i64 r = a % m;
+/// a mod m, never negative; quotients rounded down and up. m and b are positive.
+__device__ __forceinline__ int mod(int a, int m) {
+  const int r = a % m;
   return r < 0 ? r + m : r;
 }
-__device__ __forceinline__ i64 floorDiv(i64 a, i64 b) {
+__device__ __forceinline__ int floorDiv(int a, int b) {
   return a >= 0 ? a / b : -((-a + b - 1) / b);
 }
-__device__ __forceinline__ i64 ceilDiv(i64 a, i64 b) { return -floorDiv(-a, b); }
+__device__ __forceinline__ int ceilDiv(int a, int b) { return -floorDiv(-a, b); }
+__device__ __forceinline__ int smaller(int a, int b) { return a < b ? a : b; }
+__device__ __forceinline__ int larger(int a, int b) { return a > b ? a : b; }
 __device__ __forceinline__ i64 smaller(i64 a, i64 b) { return a < b ? a : b; }
-__device__ __forceinline__ i64 larger(i64 a, i64 b) { return a > b ? a : b; }
+
+//===----------------------------------------------------------------------===//
+// Waits
+//===----------------------------------------------------------------------===//
 
 /// What a wait waits for, for reports.
 struct Awaited {
@@ -365,17 +371,17 @@ struct Awaited {
 constexpr int pollsBetweenLooks = 256;
 
 /// Tells the host, and all that wait on this communicator, unless somebody has.
-__device__ __noinline__ void giveUp(const Block &b, const Awaited &what, u64 expected, u64 found) {
-  Control &control = *b.launch.control;
+__device__ __noinline__ void giveUp(const Awaited &what, u64 expected, u64 found) {
+  Control &control = *state.launch->control;
   FailureReport &report = control.failure;
   if (exchangeHost(&report.claimed, 1) != 0)
     return;
-  report.rank = int(b.me);
+  report.rank = int(state.me);
   report.peer = what.peer;
-  report.agent = b.agent;
-  report.instance = b.instance;
+  report.agent = state.agent;
+  report.instance = state.instance;
   report.instruction = what.instruction;
-  report.microBatch = b.batch;
+  report.microBatch = state.batch;
   report.channelTo = what.to;
   report.numSlots = what.numSlots;
   report.expected = i64(expected);
@@ -385,100 +391,164 @@ __device__ __noinline__ void giveUp(const Block &b, const Awaited &what, u64 exp
   storeRelaxed(&control.abort, 1);
 }
 
-/// A clock and an abort word for one wait.
-struct Patience {
-  u64 begin = 0;
-  int polls = 0;
-
-  /// Whether the wait is to go on.
-  __device__ __forceinline__ bool lasts(const Block &b, const Awaited &what, u64 expected,
-                                        u64 found) {
-    relax();
-    if (++polls < pollsBetweenLooks)
-      return true;
-    return look(b, what, expected, found);
-  }
-
-private:
-  __device__ __noinline__ bool look(const Block &b, const Awaited &what, u64 expected, u64 found) {
-    polls = 0;
-    relaxLong();
-    if (loadRelaxed(&b.launch.control->abort) != 0) {
-      b.state.failed = 1;
-      return false;
-    }
-    const u64 now = nanoseconds();
-    if (begin == 0)
-      begin = now;
-    if (b.launch.timeoutNs == 0 || i64(now - begin) < b.launch.timeoutNs)
-      return true;
-    giveUp(b, what, expected, found);
-    b.state.failed = 1;
+/// Every so many polls of a wait: whether it is to go on. `began` is 0 at first.
+__device__ __noinline__ bool look(u64 &began, const Awaited &what, u64 expected, u64 found) {
+  relaxLong();
+  if (loadRelaxed(&state.launch->control->abort) != 0)
     return false;
+  const u64 now = nanoseconds();
+  if (began == 0)
+    began = now;
+  if (state.launch->timeoutNs == 0 || i64(now - began) < state.launch->timeoutNs)
+    return true;
+  giveUp(what, expected, found);
+  return false;
+}
+
+/// By one thread: until *counter + credit >= needed. Whether that came.
+__device__ __noinline__ bool waitFor(const u64 *counter, u64 needed, u64 credit,
+                                     const Awaited &what) {
+  u64 began = 0, found;
+#pragma unroll 1
+  for (int polls = 0; (found = loadAcquire(counter)) + credit < needed;) {
+    relax();
+    if (++polls == pollsBetweenLooks) {
+      polls = 0;
+      if (!look(began, what, needed - credit, found))
+        return false;
+    }
   }
-};
-
-/// By one thread: until *counter >= needed, both seen as unsigned.
-__device__ __forceinline__ void waitFor(const Block &b, const u64 *counter, u64 needed, u64 credit,
-                                        const Awaited &what) {
-  Patience patience;
-  u64 found;
-  while ((found = loadAcquire(counter)) + credit < needed)
-    if (!patience.lasts(b, what, needed - credit, found))
-      return;
+  return true;
 }
 
-/// Everything before is done by all threads, and all know whether something has failed.
-__device__ __forceinline__ void meet(Block &b) {
-  syncBlock();
-  b.failed = b.state.failed != 0;
+/// One operation more on an end; by the thread that did it.
+__device__ __forceinline__ void advance(ChannelEnd &end, int index) {
+  ++end.next;
+  end.slot = end.slot + 1 >= end.numSlots ? 0 : end.slot + 1;
+  if (index < sharedEnds)
+    state.used[index] = 1;
 }
 
-/// The thread that does what one thread does for a channel: always the same one.
-__device__ __forceinline__ bool isMine(const Channel &c) {
-  return threadIndex() == (c.index & (threads - 1));
+/// Each peer may rely on everything before. Thread i does that for channel i.
+template <int n>
+__device__ __noinline__ void signalAll(const Channel (&channels)[n]) {
+#pragma unroll
+  for (int i = 0; i < n; ++i)
+    if (threadIndex() == i % threads) {
+      ChannelEnd &end = state.ends[channels[i].end];
+      storeRelease(end.depart, end.next + 1);
+      advance(end, channels[i].end);
+    }
+  syncBlock(); // another thread may use the channel next
 }
-static_assert((CCL_THREADS & (CCL_THREADS - 1)) == 0, "threads of a block: a power of two");
-
-__device__ __forceinline__ void advance(Block &b, const Channel &c) {
-  ++c.end->next;
-  if (c.index < sharedEnds)
-    b.state.used[c.index] = 1;
-}
-
-//===----------------------------------------------------------------------===//
-// Signals
-//===----------------------------------------------------------------------===//
-
-__device__ __forceinline__ void signalOne(Block &b, const Channel &c) {
-  if (!isMine(c))
-    return;
-  storeRelease(c.end->depart, c.end->next + 1);
-  advance(b, c);
-}
-
-/// Each peer may rely on everything before.
 template <typename... C>
 __device__ __forceinline__ void signal(Block &b, i64, const C &...channels) {
-  if (b.failed)
-    return;
-  (signalOne(b, channels), ...);
+  if (!b.failed)
+    signalAll({channels...});
 }
 
-__device__ __forceinline__ void waitOne(Block &b, i64 instruction, const Channel &c) {
-  if (!isMine(c))
-    return;
-  waitFor(b, c.end->arrive, c.end->next + 1, 0, {instruction, c.end->peer, false, 0});
-  advance(b, c);
+template <int n>
+__device__ __noinline__ bool waitAll(i64 instruction, const Channel (&channels)[n]) {
+  bool fails = false;
+#pragma unroll
+  for (int i = 0; i < n; ++i)
+    if (threadIndex() == i % threads) {
+      ChannelEnd &end = state.ends[channels[i].end];
+      fails |= !waitFor(end.arrive, end.next + 1, 0, {instruction, end.peer, false, 0});
+      advance(end, channels[i].end);
+    }
+  return syncAny(fails);
 }
-
 /// For the signals of all of them.
 template <typename... C>
 __device__ __forceinline__ void wait(Block &b, i64 instruction, const C &...channels) {
-  if (b.failed)
+  if (!b.failed)
+    b.failed = waitAll(instruction, {channels...});
+}
+
+//===----------------------------------------------------------------------===//
+// Operands
+//===----------------------------------------------------------------------===//
+
+/// Slice of the micro-batch of chunk k of a row.
+__device__ __noinline__ Shard slice(i64 k, int row) {
+  const Launch &launch = *state.launch;
+  constexpr unsigned chunks = CCL_CHUNKS;
+  const int shard = int(unsigned(k) / chunks), c = int(unsigned(k) % chunks);
+  Shard whole{shard * launch.count, launch.count};
+  if (launch.shards)
+    whole = launch.shards[row][shard];
+  const i64 begin = i64(u64(c * whole.length) / chunks);
+  const i64 length = i64(u64((c + 1) * whole.length) / chunks) - begin;
+  const i64 from = state.batch * length >> launch.batchShift;
+  const i64 to = (state.batch + 1) * length >> launch.batchShift;
+  return {whole.start + begin + from, to - from};
+}
+
+/// What never is in fresh memory, and differs between uses of a slot.
+__device__ constexpr u32 flagOf(u64 next) { return u32(next + 1) * 2 + 1; }
+
+/// Where chunk j of an operand lies.
+__device__ __noinline__ Stream locate(Wire wire, Operand operand, i64 j) {
+  const Launch &launch = *state.launch;
+  const i64 bytes = launch.stride * elementBytes;
+  if (operand.peer == -2) {
+    const ChannelEnd &end = state.ends[operand.chunk];
+    const i64 start = wire == simple ? j * bytes
+                      : wire == ll   ? (j * bytes + 7) / 8 * 16
+                                     : (j * bytes + 119) / 120 * 128;
+    return {end.slots + end.slot * end.slotPitch + start,
+            wire == ll ? flagOf(end.next) : end.next + 1, -1, false};
+  }
+  const BufferView &view = launch.buffers[operand.buffer];
+  const i64 chunk = operand.chunk + j;
+  const i64 rank = operand.peer < 0 ? state.me : operand.peer;
+  char *base = operand.peer < 0 ? view.own : view.peers[rank] + view.offset;
+  const char role = CCL_ROLES[operand.buffer];
+  if (role == 's')
+    return {base + state.instance * view.instancePitch + chunk * bytes, 0, -1, false};
+  const Shard part = slice(chunk, int(2 * rank + (role == 'o')));
+  return {base + part.start * elementBytes, 0, part.length, rank == state.me};
+}
+
+/// Operand i, by thread i: waits until it may be used, and finds it. Whether that failed.
+__device__ __noinline__ bool prepare(i64 instruction, int i, Wire wire, bool to,
+                                     Operand operand) {
+  bool fails = false;
+  // Data with flags tell by themselves that they are there.
+  if (operand.peer == -2 && (wire == simple || to)) {
+    const ChannelEnd &end = state.ends[operand.chunk];
+    fails = !waitFor(end.arrive, end.next + 1, to ? u64(end.numSlots) : 0,
+                     {instruction, end.peer, to, end.numSlots});
+  }
+  state.streams[i] = locate(wire, operand, 0);
+  return fails;
+}
+/// After it: the peer may go on.
+__device__ __noinline__ void publish(Wire wire, bool to, Operand operand) {
+  if (operand.peer != -2)
     return;
-  (waitOne(b, instruction, channels), ...);
-  meet(b);
+  ChannelEnd &end = state.ends[operand.chunk];
+  if (wire == simple || !to)
+    storeRelease(end.depart, end.next + 1);
+  advance(end, int(operand.chunk));
+}
+
+/// Elements of the transfer at hand: of a row of this rank if there is one (in an uneven launch
+/// a peer's may be longer), else of a peer's, else `strided`.
+__device__ __forceinline__ i64 lengthOf(int operands, i64 strided) {
+  i64 length = -1;
+#pragma unroll 1
+  for (int i = 0; i < operands; ++i) {
+    const Stream &stream = state.streams[i];
+    if (stream.length < 0)
+      continue;
+    if (stream.own)
+      return stream.length;
+    if (length < 0)
+      length = stream.length;
+  }
+  return length < 0 ? strided : length;
 }
 
 //===----------------------------------------------------------------------===//
@@ -489,15 +559,7 @@ struct alignas(16) Vector {
   u64 words[2];
 };
 
-/// What one operand is while elements are moved.
-struct Stream {
-  char *data;
-  u64 flag; ///< of ll and ll128
-};
-
-constexpr u32 flagOf(u64 next) { return u32(next + 1) * 2 + 1; } // never that of fresh memory
-
-/// `bytes` of elements, combined from left to right. As many values as fit, in registers.
+/// Elements of several sources, combined from left to right. As many as fit, in registers.
 template <typename Bits, int S>
 __device__ __forceinline__ Bits combineBits(const Bits (&from)[S]) {
   if constexpr (S == 1) {
@@ -506,10 +568,10 @@ __device__ __forceinline__ Bits combineBits(const Bits (&from)[S]) {
     constexpr int n = sizeof(Bits) / sizeof(typename E::Stored);
     union Parts {
       Bits bits;
-      typename E::Stored elements[n > 0 ? n : 1];
+      typename E::Stored elements[n];
       __device__ Parts() {}
     };
-    typename E::Value values[n > 0 ? n : 1];
+    typename E::Value values[n];
     Parts parts;
     parts.bits = from[0];
 #pragma unroll
@@ -530,441 +592,434 @@ __device__ __forceinline__ Bits combineBits(const Bits (&from)[S]) {
 }
 
 /// Vectors of every source that a thread holds at once.
-constexpr int unrollOf(int sources) {
-  return sources == 1 ? 8 : sources == 2 ? 4 : sources <= 4 ? 2 : 1;
+__device__ constexpr int unrollOf(int sources) {
+  return sources == 1 ? 4 : sources <= 3 ? 2 : 1;
 }
 
+/// Where the operands of a transfer lie, in registers.
+template <int S, int D>
+struct Places {
+  const char *from[S];
+  char *to[D]; ///< null: there is none, or it is the only source
+};
+
 template <int U, typename Bits, int S, int D>
-__device__ __forceinline__ void moveStep(const Stream (&from)[S], const Stream (&to)[D],
-                                         const bool (&skip)[D], i64 at) {
+__device__ __forceinline__ void moveSome(const Places<S, D> &places, i64 first, i64 end) {
   Bits loaded[U][S];
 #pragma unroll
   for (int u = 0; u < U; ++u)
+    if (first + u * threads < end)
 #pragma unroll
-    for (int s = 0; s < S; ++s)
-      loaded[u][s] = reinterpret_cast<const Bits *>(from[s].data)[at + u * threads];
+      for (int s = 0; s < S; ++s)
+        loaded[u][s] = reinterpret_cast<const Bits *>(places.from[s])[first + u * threads];
 #pragma unroll
   for (int u = 0; u < U; ++u) {
+    if (first + u * threads >= end)
+      return;
     const Bits result = combineBits<Bits, S>(loaded[u]);
 #pragma unroll
     for (int d = 0; d < D; ++d)
-      if (!skip[d])
-        reinterpret_cast<Bits *>(to[d].data)[at + u * threads] = result;
+      if (places.to[d])
+        reinterpret_cast<Bits *>(places.to[d])[first + u * threads] = result;
   }
 }
 
 /// In memory on both sides: 16 bytes at a time where all operands have the same offset in that,
 /// elements at both ends, never a byte outside.
 template <int S, int D>
-__device__ CCL_BODY void moveMemory(Stream (&from)[S], Stream (&to)[D], i64 n) {
+__device__ __forceinline__ void moveMemory(i64 n, int destinations) {
   using Stored = typename E::Stored;
-  bool skip[D];
-  bool nothing = S == 1;
+  Places<S, D> places;
+  u64 differs = 0;
+  bool nothing = true;
+#pragma unroll
+  for (int s = 0; s < S; ++s) {
+    places.from[s] = state.streams[s].data;
+    differs |= u64(places.from[s]) ^ u64(places.from[0]);
+  }
 #pragma unroll
   for (int d = 0; d < D; ++d) {
-    skip[d] = S == 1 && to[d].data == from[0].data;
-    nothing &= skip[d];
+    places.to[d] = d < destinations ? state.streams[S + d].data : nullptr;
+    if (S == 1 && places.to[d] == places.from[0])
+      places.to[d] = nullptr;
+    if (!places.to[d])
+      continue;
+    nothing = false;
+    differs |= u64(places.to[d]) ^ u64(places.from[0]);
   }
   if (nothing)
     return;
-  const u64 offset = u64(from[0].data) % 16;
-  bool alike = true;
-#pragma unroll
-  for (int s = 1; s < S; ++s)
-    alike &= u64(from[s].data) % 16 == offset;
-#pragma unroll
-  for (int d = 0; d < D; ++d)
-    alike &= u64(to[d].data) % 16 == offset;
-  const i64 head = alike ? smaller(i64((16 - offset) % 16) / elementBytes, n) : n;
-  for (i64 i = threadIndex(); i < head; i += threads)
-    moveStep<1, Stored>(from, to, skip, i);
-  if (head == n)
-    return;
+  const bool alike = differs % 16 == 0;
+  constexpr i64 perVector = 16 / elementBytes;
+  const i64 head =
+      alike ? smaller(i64(-u64(places.from[0]) % 16) / elementBytes, n) : n;
+  const i64 vectors = (n - head) / perVector, tail = n - vectors * perVector;
+#pragma unroll 1
+  for (i64 i = threadIndex(); i < tail; i += threads) { // both ends
+    const i64 at = i < head ? i : i + vectors * perVector;
+    moveSome<1, Stored>(places, at, at + 1);
+  }
 #pragma unroll
   for (int s = 0; s < S; ++s)
-    from[s].data += head * elementBytes;
+    places.from[s] += head * elementBytes;
 #pragma unroll
   for (int d = 0; d < D; ++d)
-    to[d].data += head * elementBytes;
-  constexpr int U = unrollOf(S), perVector = 16 / elementBytes;
-  const i64 vectors = (n - head) / perVector;
-  i64 v = threadIndex();
-  if constexpr (U > 1)
-    for (; v + (U - 1) * threads < vectors; v += U * threads)
-      moveStep<U, Vector>(from, to, skip, v);
-  for (; v < vectors; v += threads)
-    moveStep<1, Vector>(from, to, skip, v);
-  for (i64 i = vectors * perVector + threadIndex(); i < n - head; i += threads)
-    moveStep<1, Stored>(from, to, skip, i);
+    if (places.to[d])
+      places.to[d] += head * elementBytes;
+  constexpr int U = unrollOf(S);
+#pragma unroll 1
+  for (i64 v = threadIndex(); v < vectors; v += U * threads)
+    moveSome<U, Vector>(places, v, vectors);
 }
 
 /// Eight bytes of a row of `n` elements, as many as there are.
 __device__ __forceinline__ u64 loadElements(const char *data, i64 unit, i64 n) {
-  using Stored = typename E::Stored;
   constexpr int perUnit = 8 / elementBytes;
   const char *p = data + 8 * unit;
   if (u64(p) % 8 == 0 && (unit + 1) * perUnit <= n)
     return *reinterpret_cast<const u64 *>(p);
-  union {
-    u64 word;
-    Stored elements[perUnit];
-  } parts;
-  parts.word = 0;
-#pragma unroll
-  for (int i = 0; i < perUnit; ++i)
-    if (unit * perUnit + i < n)
-      parts.elements[i] = reinterpret_cast<const Stored *>(p)[i];
-  return parts.word;
+  u64 word = 0;
+#pragma unroll 1
+  for (int i = 0; i < perUnit && unit * perUnit + i < n; ++i)
+    word |= u64(reinterpret_cast<const Bits<elementBytes> *>(p)[i]) << (8 * elementBytes * i);
+  return word;
 }
 __device__ __forceinline__ void storeElements(char *data, i64 unit, i64 n, u64 word) {
-  using Stored = typename E::Stored;
   constexpr int perUnit = 8 / elementBytes;
   char *p = data + 8 * unit;
   if (u64(p) % 8 == 0 && (unit + 1) * perUnit <= n) {
     *reinterpret_cast<u64 *>(p) = word;
     return;
   }
-  union {
-    u64 word;
-    Stored elements[perUnit];
-  } parts;
-  parts.word = word;
-#pragma unroll
-  for (int i = 0; i < perUnit; ++i)
-    if (unit * perUnit + i < n)
-      reinterpret_cast<Stored *>(p)[i] = parts.elements[i];
+#pragma unroll 1
+  for (int i = 0; i < perUnit && unit * perUnit + i < n; ++i)
+    reinterpret_cast<Bits<elementBytes> *>(p)[i] = Bits<elementBytes>(word >> (8 * elementBytes * i));
 }
 
-/// One of a transfer's operands at unit `unit` (eight bytes), for lane `lane` of an ll128 line.
-/// Whether it was there.
-template <Wire w>
-__device__ __forceinline__ bool loadUnit(const Stream &from, i64 unit, i64 n, bool exists, i64 line,
-                                         int lane, u64 &word) {
-  if constexpr (w == Wire::LL128) {
+/// Unit `unit` (eight bytes) of operand s, for lane `lane` of an ll128 line. Whether it was there.
+__device__ __forceinline__ bool loadUnit(Wire wire, const Stream &from, i64 unit, i64 n,
+                                         bool exists, i64 line, int lane, u64 &word) {
+  if (wire == ll128)
     return loadWord(from.data + 128 * line, lane, from.flag, word);
-  } else {
-    if (!exists)
-      return true;
-    if constexpr (w == Wire::LL)
-      return loadLine(from.data + 16 * unit, u32(from.flag), word);
-    word = loadElements(from.data, unit, n);
+  if (!exists)
     return true;
-  }
+  if (wire == ll)
+    return loadLine(from.data + 16 * unit, u32(from.flag), word);
+  word = loadElements(from.data, unit, n);
+  return true;
 }
-template <Wire w>
-__device__ __forceinline__ void storeUnit(const Stream &to, i64 unit, i64 n, bool exists, i64 line,
-                                          int lane, u64 word) {
-  if constexpr (w == Wire::LL128) {
+__device__ __forceinline__ void storeUnit(Wire wire, const Stream &to, i64 unit, i64 n, bool exists,
+                                          i64 line, int lane, u64 word) {
+  if (wire == ll128)
     storeWord(to.data + 128 * line, lane, lane == 15 ? to.flag : word);
-  } else {
-    if (!exists)
-      return;
-    if constexpr (w == Wire::LL)
-      storeLine(to.data + 16 * unit, word, u32(to.flag));
-    else
-      storeElements(to.data, unit, n, word);
-  }
+  else if (!exists)
+    return;
+  else if (wire == ll)
+    storeLine(to.data + 16 * unit, word, u32(to.flag));
+  else
+    storeElements(to.data, unit, n, word);
 }
 
 template <Wire... w>
 struct Wires {
   static constexpr int size = sizeof...(w);
-  static constexpr bool any128 = ((w == Wire::LL128) || ... || false);
-  static constexpr bool plain = ((w == Wire::Memory || w == Wire::Simple) && ... && true);
+  static __device__ __forceinline__ constexpr Wire at(int i) {
+    const Wire all[] = {w...};
+    return all[i];
+  }
+  static constexpr bool any128 = ((w == ll128) || ...);
+  static constexpr bool flagged = ((w == ll || w == ll128) || ...);
 };
 
-template <Wire... w, int S>
-__device__ __forceinline__ bool loadUnits(Wires<w...>, const Stream (&from)[S], i64 unit, i64 n,
-                                          bool exists, i64 line, int lane, u64 (&words)[S]) {
-  int s = 0;
-  bool there = true;
-  ((there &= loadUnit<w>(from[s], unit, n, exists, line, lane, words[s]), ++s), ...);
-  return there;
-}
-template <Wire... w, int D>
-__device__ __forceinline__ void storeUnits(Wires<w...>, const Stream (&to)[D], const bool (&skip)[D],
-                                           i64 unit, i64 n, bool exists, i64 line, int lane,
-                                           u64 word) {
-  int d = 0;
-  ((skip[d] ? void() : storeUnit<w>(to[d], unit, n, exists, line, lane, word), ++d), ...);
-}
-
-/// With flags in the data on some side: words of eight bytes, each when it is there.
-template <typename From, typename To>
-__device__ CCL_BODY void moveUnits(const Block &b, const Awaited &what,
-                                   Stream (&from)[From::size], Stream (&to)[To::size], i64 n) {
-  constexpr int S = From::size, D = To::size;
-  constexpr bool lines = From::any128 || To::any128;
-  bool skip[D];
-#pragma unroll
-  for (int d = 0; d < D; ++d)
-    skip[d] = S == 1 && to[d].data == from[0].data;
+/// With flags in the data on some side: words of eight bytes, each when it is there. Whether the
+/// data of operand `awaited` never came.
+template <typename Sources, typename Destinations>
+__device__ __forceinline__ bool moveUnits(const Awaited &what, i64 n) {
+  constexpr int S = Sources::size, D = Destinations::size;
+  constexpr bool lines = Sources::any128 || Destinations::any128;
   const i64 units = (n * elementBytes + 7) / 8;
   // Lanes of ll128 go through a line together, 15 words and the flag, whole warps at a time.
   const i64 end = lines ? ((units + 14) / 15 * 16 + 31) / 32 * 32 : units;
+#pragma unroll 1
   for (i64 i = threadIndex(); i < end; i += threads) {
-    const i64 line = i / 16;
     const int lane = int(i % 16);
-    const i64 unit = lines ? line * 15 + lane : i;
-    const bool inLine = !lines || line * 15 < units;
+    const bool inLine = !lines || i / 16 * 15 < units;
+    // Lanes behind the last line do what those of the first one do, without effect.
+    const i64 line = inLine ? i / 16 : 0, unit = lines ? line * 15 + lane : i;
     const bool exists = unit < units && (!lines || lane < 15);
-    u64 words[S] = {};
-    Patience patience;
-    while (true) {
-      bool there = !inLine || loadUnits(From(), from, unit, n, exists, line, lane, words);
-      if constexpr (lines)
-        there = allOfWarp(there);
-      if (there)
+    u64 words[S], began = 0;
+#pragma unroll 1
+    for (int polls = 0;;) {
+      bool there = true;
+#pragma unroll
+      for (int s = 0; s < S; ++s) {
+        words[s] = 0;
+        there &= loadUnit(Sources::at(s), state.streams[s], unit, n, exists, line, lane, words[s]);
+      }
+      if (lines ? allOfWarp(there) : there)
         break;
-      const bool goesOn = patience.lasts(b, what, from[0].flag, 0);
+      relax();
+      if (++polls < pollsBetweenLooks)
+        continue;
+      polls = 0;
+      const bool goesOn = look(began, what, state.streams[0].flag, 0);
       if (!(lines ? allOfWarp(goesOn) : goesOn))
-        return;
+        return true;
     }
-    if (inLine)
-      storeUnits(To(), to, skip, unit, n, exists, line, lane, combineBits<u64, S>(words));
+    if (!inLine)
+      continue;
+    const u64 result = combineBits<u64, S>(words);
+#pragma unroll
+    for (int d = 0; d < D; ++d)
+      if (S > 1 || state.streams[S + d].data != state.streams[0].data)
+        storeUnit(Destinations::at(d), state.streams[S + d], unit, n, exists, line, lane, result);
   }
-}
-
-//===----------------------------------------------------------------------===//
-// Transfers
-//===----------------------------------------------------------------------===//
-
-/// Slice of the micro-batch of chunk k of a row.
-__device__ __forceinline__ Shard slice(const Block &b, i64 k, int row) {
-  const Launch &launch = b.launch;
-  constexpr i64 chunks = CCL_CHUNKS;
-  const i64 shard = k / chunks, c = k % chunks;
-  Shard whole{shard * launch.count, launch.count};
-  if (launch.shards)
-    whole = launch.shards[row][shard];
-  const i64 begin = c * whole.length / chunks;
-  const i64 length = (c + 1) * whole.length / chunks - begin;
-  i64 from = b.batch * length, to = from + length;
-  if (launch.batchShift >= 0) {
-    from >>= launch.batchShift;
-    to >>= launch.batchShift;
-  } else {
-    from /= launch.microBatches;
-    to /= launch.microBatches;
-  }
-  return {whole.start + begin + from, to - from};
-}
-
-__device__ __forceinline__ void acquire(Block &, i64, const Place &) {}
-template <Wire w>
-__device__ __forceinline__ void acquire(Block &b, i64 instruction, const Slot<w> &slot) {
-  const ChannelEnd &end = *slot.channel.end;
-  if (!isMine(slot.channel) || (w != Wire::Simple && !slot.to)) // data itself tells
-    return;
-  waitFor(b, end.arrive, end.next + 1, slot.to ? u64(end.numSlots) : 0,
-          {instruction, end.peer, slot.to, end.numSlots});
-}
-
-__device__ __forceinline__ void publish(Block &, const Place &) {}
-template <Wire w>
-__device__ __forceinline__ void publish(Block &b, const Slot<w> &slot) {
-  if (!isMine(slot.channel))
-    return;
-  if (w == Wire::Simple || !slot.to)
-    storeRelease(slot.channel.end->depart, slot.channel.end->next + 1);
-  advance(b, slot.channel);
-}
-
-__device__ __forceinline__ void locate(const Block &b, const Place &place, i64 j, Stream &stream,
-                                       i64 &length, bool &isOwn) {
-  const i64 chunk = place.chunk + j;
-  stream.flag = 0;
-  if (place.row < 0) {
-    stream.data = place.base + chunk * b.launch.stride * elementBytes;
-    return;
-  }
-  const Shard part = slice(b, chunk, place.row);
-  stream.data = place.base + part.start * elementBytes;
-  // Of an uneven launch a peer's row may be longer: this rank's own come first.
-  if (length < 0 || (!isOwn && place.own)) {
-    length = part.length;
-    isOwn = place.own;
-  }
-}
-template <Wire w>
-__device__ __forceinline__ void locate(const Block &b, const Slot<w> &slot, i64 j, Stream &stream,
-                                       i64 &, bool &) {
-  const ChannelEnd &end = *slot.channel.end;
-  const i64 bytes = j * b.launch.stride * elementBytes; // a multiple of 8 where j is not 0
-  stream.data = end.slots + i64(end.next % u64(end.numSlots)) * end.slotPitch +
-                (w == Wire::LL ? 2 * bytes : w == Wire::LL128 ? (bytes + 119) / 120 * 128 : bytes);
-  stream.flag = w == Wire::LL ? flagOf(end.next) : end.next + 1;
-}
-
-__device__ __forceinline__ bool hasRow(const Place &place) { return place.row >= 0; }
-template <Wire w>
-__device__ __forceinline__ bool hasRow(const Slot<w> &) {
   return false;
 }
-__device__ __forceinline__ Awaited awaited(i64 instruction, const Place &) {
-  return {instruction, -1, false, 0};
-}
-template <Wire w>
-__device__ __forceinline__ Awaited awaited(i64 instruction, const Slot<w> &slot) {
-  return {instruction, slot.channel.end->peer, slot.to, slot.channel.end->numSlots};
+
+/// A transfer whose operand i is `operand` in thread i, and its wire `wire`. Whether it failed.
+template <typename Sources, typename Destinations>
+__device__ __noinline__ bool transferAs(i64 instruction, i64 count, int operands, Wire wire,
+                                        Operand operand) {
+  constexpr int S = Sources::size, D = Destinations::size;
+  const int i = threadIndex();
+  const bool mine = i < operands, to = i >= S;
+  bool fails = mine && prepare(instruction, i, wire, to, operand);
+  if (syncAny(fails))
+    return true;
+  // Equal strides on all sides: adjacent chunks are one piece.
+  i64 n = lengthOf(operands, -1);
+  const i64 pieces = n < 0 ? 1 : count;
+  if (n < 0)
+    n = count * state.launch->stride;
+#pragma unroll 1
+  for (i64 j = 0;;) {
+    if constexpr (Sources::flagged || Destinations::flagged) {
+      Awaited what{instruction, -1, false, 1};
+      fails = moveUnits<Sources, Destinations>(what, n);
+    } else {
+      moveMemory<S, D>(n, operands - S);
+    }
+    if (syncAny(fails))
+      return true;
+    if (++j == pieces)
+      break;
+    if (mine)
+      state.streams[i] = locate(wire, operand, j);
+    syncBlock();
+    n = lengthOf(operands, 0);
+  }
+  if (mine)
+    publish(wire, to, operand);
+  syncBlock(); // another thread may use the channel next
+  return false;
 }
 
-template <typename... F>
-struct From {
-  template <typename... T>
-  struct To {
-    static __device__ __forceinline__ void chunks(Block &b, i64 instruction, i64 j, i64 elements,
-                                                  const F &...from, const T &...to) {
-      Stream sources[sizeof...(F)], destinations[sizeof...(T)];
-      i64 length = -1;
-      bool isOwn = false;
-      int at = 0;
-      (locate(b, from, j, sources[at++], length, isOwn), ...);
-      at = 0;
-      (locate(b, to, j, destinations[at++], length, isOwn), ...);
-      const i64 n = length < 0 ? elements : length;
-      using Sources = Wires<F::wire...>;
-      using Destinations = Wires<T::wire...>;
-      if constexpr (Sources::plain && Destinations::plain) {
-        moveMemory(sources, destinations, n);
-      } else {
-        Awaited what{instruction, -1, false, 0};
-        ((F::wire == Wire::LL || F::wire == Wire::LL128 ? void(what = awaited(instruction, from))
-                                                        : void()),
-         ...);
-        moveUnits<Sources, Destinations>(b, what, sources, destinations, n);
-      }
-    }
-
-    /// Every destination becomes the combination of all sources, `count` adjacent chunks.
-    static __device__ __forceinline__ void transfer(Block &b, i64 instruction, i64 count,
-                                                    const F &...from, const T &...to) {
-      if (b.failed)
-        return;
-      constexpr bool waits = ((F::wire != Wire::Memory) || ...) || ((T::wire != Wire::Memory) || ...);
-      if constexpr (waits) {
-        (acquire(b, instruction, from), ...);
-        (acquire(b, instruction, to), ...);
-        meet(b);
-        if (b.failed)
-          return;
-      }
-      if ((hasRow(from) || ...) || (hasRow(to) || ...))
-        for (i64 j = 0; j < count; ++j)
-          chunks(b, instruction, j, 0, from..., to...);
-      else // equal strides: one piece
-        chunks(b, instruction, 0, count * b.launch.stride, from..., to...);
-      meet(b);
-      if constexpr (waits) {
-        if (b.failed)
-          return;
-        (publish(b, from), ...);
-        (publish(b, to), ...);
-      }
-    }
-  };
+/// Sides without flags differ by the number of their operands only, and destinations may be
+/// fewer than their code has: one function does for many.
+template <int n>
+struct Unflagged {
+  static constexpr int size = n;
+  static constexpr bool any128 = false, flagged = false;
 };
+__device__ constexpr int roundedUp(int n) { return n <= 2 ? 2 : n <= 8 ? 8 : n; }
+template <typename Sources, typename Destinations>
+__device__ __forceinline__ bool transferOf(i64 instruction, i64 count, Wire wire, Operand mine) {
+  constexpr int S = Sources::size, D = Destinations::size;
+  static_assert(S + D <= CCL_OPERANDS);
+  if constexpr (Sources::flagged || Destinations::flagged)
+    return transferAs<Sources, Destinations>(instruction, count, S + D, wire, mine);
+  else
+    return transferAs<Unflagged<S>, Unflagged<roundedUp(D)>>(instruction, count, S + D, wire, mine);
+}
+
+/// Every destination becomes the combination of all sources, `count` adjacent chunks.
+template <typename Sources, typename Destinations>
+__device__ __forceinline__ void transfer(Block &b, i64 instruction, i64 count,
+                                         const Operand (&from)[Sources::size],
+                                         const Operand (&to)[Destinations::size]) {
+  if (b.failed)
+    return;
+  constexpr int S = Sources::size, D = Destinations::size;
+  Operand mine = from[0];
+  Wire wire = Sources::at(0);
+#pragma unroll
+  for (int i = 1; i < S + D; ++i)
+    if (threadIndex() == i) {
+      mine = i < S ? from[i] : to[i - S];
+      wire = i < S ? Sources::at(i) : Destinations::at(i - S);
+    }
+  b.failed = transferOf<Sources, Destinations>(instruction, count, wire, mine);
+}
+
+//===----------------------------------------------------------------------===//
+// Tables
+//===----------------------------------------------------------------------===//
+
+template <typename Sources, typename Destinations>
+__device__ __forceinline__ void tableTransfer(Block &b, i64 number,
+                                              const TableInstruction &instruction) {
+  constexpr int S = Sources::size, D = Destinations::size;
+  const int i = threadIndex();
+  Wire wire = memory;
+  Operand operand{};
+  if (i < S + D) {
+    wire = i < S ? Sources::at(i) : Destinations::at(i - S);
+    operand = state.launch->tables.operands[instruction.operands + i];
+    if (operand.peer == -2)
+      operand.chunk = state.launch->endOf[operand.chunk];
+  }
+  b.failed = transferOf<Sources, Destinations>(number, instruction.count, wire, operand);
+}
+
+/// A signal or a wait.
+__device__ __forceinline__ void tableSignal(Block &b, i64 number,
+                                            const TableInstruction &instruction) {
+  const Operand &operand = state.launch->tables.operands[instruction.operands];
+  const Channel channel{state.launch->endOf[operand.chunk]};
+  if (instruction.pattern == -1)
+    signal(b, number, channel);
+  else
+    wait(b, number, channel);
+}
 
 //===----------------------------------------------------------------------===//
 // Beginning and end
 //===----------------------------------------------------------------------===//
 
-__device__ __forceinline__ void tellPeers(const Block &b, u64 *const *words, u64 value) {
-  for (int p = threadIndex(); p < b.launch.ranks; p += threads)
-    if (p != b.me)
-      storeRelease(words[p], value);
+/// The k-th meeting of all ranks at a barrier: `words` are this rank's at the others.
+__device__ __noinline__ void tellPeers(u64 *const *words, u64 k) {
+  const Launch &launch = *state.launch;
+#pragma unroll 1
+  for (int p = threadIndex(); p < launch.ranks; p += threads)
+    if (p != state.me)
+      storeRelease(words[p], k);
 }
-__device__ __forceinline__ void hearPeers(const Block &b, const u64 *words, u64 value,
-                                          i64 barrier) {
-  for (int p = threadIndex(); p < b.launch.ranks; p += threads)
-    if (p != b.me)
-      waitFor(b, words + 16 * i64(p), value, 0, {barrier, p, false, 0});
+__device__ __noinline__ bool hearPeers(const u64 *words, u64 k, i64 barrier) {
+  const Launch &launch = *state.launch;
+  bool fails = false;
+#pragma unroll 1
+  for (int p = threadIndex(); p < launch.ranks; p += threads)
+    if (p != state.me)
+      fails |= !waitFor(words + 16 * i64(p), k, 0, {barrier, p, false, 0});
+  return syncAny(fails);
 }
 
-/// Ends of channels into shared memory; peers' buffers may be touched when it returns.
-__device__ inline void begin(Block &b, int barriers) {
-  const Launch &launch = b.launch;
-  ChannelEnd *ends = launch.ends + i64(b.instance) * launch.numEnds;
-  if (launch.numEnds <= sharedEnds) {
-    for (int e = threadIndex(); e < launch.numEnds; e += threads) {
-      b.state.ends[e] = ends[e];
-      b.state.used[e] = 0;
-    }
-    b.ends = b.state.ends;
-  } else {
-    b.ends = ends;
+/// Whether this block has something to do. Peers' buffers may be touched when it returns. A grid
+/// is that of `one` rank, or that of `all`.
+__device__ __noinline__ bool begin(Block &b, const Launch &one, const Launch *all,
+                                   int blocksPerRank) {
+  int block = blockIndex();
+  if (all) {
+    all += block / blocksPerRank;
+    block %= blocksPerRank;
   }
-  if (threadIndex() == 0)
-    b.state.failed = 0;
+  const Launch &launch = all ? *all : one;
+  if (block >= launch.instances * launch.agents)
+    return false;
+  if (threadIndex() == 0) {
+    state.launch = &launch;
+    state.me = launch.me;
+    state.instance = block / launch.agents;
+    state.agent = block % launch.agents;
+    state.batch = state.instance;
+    state.epoch = i64(loadAcquire(&launch.sync->launches));
+  }
   syncBlock();
-  if (barriers & entryBarrier) {
-    if (b.instance == 0 && b.agent == 0)
-      tellPeers(b, launch.sync->peersEntered, u64(b.epoch) + 1);
-    hearPeers(b, launch.sync->entered, u64(b.epoch) + 1, -1);
+  ChannelEnd *ends = launch.ends + i64(state.instance) * launch.numEnds;
+  const bool copied = launch.numEnds <= sharedEnds;
+  if (copied)
+#pragma unroll 1
+    for (int e = threadIndex(); e < launch.numEnds; e += threads) {
+      state.copies[e] = ends[e];
+      state.used[e] = 0;
+    }
+  if (threadIndex() == 0)
+    state.ends = copied ? state.copies : ends;
+  b.failed = false;
+  if constexpr ((CCL_BARRIERS & entryBarrier) != 0) {
+    if (block == 0)
+      tellPeers(launch.sync->peersEntered, u64(state.epoch) + 1);
+    b.failed = hearPeers(launch.sync->entered, u64(state.epoch) + 1, -1);
   }
-  meet(b);
+  syncBlock();
+  return true;
 }
 
-/// Between micro-batches of an instance: its agents wait for each other, and where the proof asks
-/// for it for those of all ranks.
-__device__ inline void nextBatch(Block &b, int barriers) {
-  const Launch &launch = b.launch;
-  b.batch += launch.instances;
-  const bool all = barriers & batchBarrier;
-  if (b.batch >= launch.microBatches || (launch.agents == 1 && !all))
-    return;
-  meet(b);
-  if (!b.failed && threadIndex() == 0) {
-    RankSync &sync = *launch.sync;
-    u64 *generation = sync.generation + 16 * b.instance;
-    const u64 old = loadAcquire(generation);
-    if (addAcqRel(sync.joined + 32 * b.instance, 1) + 1 == u32(launch.agents)) {
-      if (all) {
-        u64 *turn = sync.turn + 16 * b.instance;
-        const u64 mine = ++*turn;
-        for (int p = 0; p < launch.ranks; ++p)
-          if (p != b.me)
-            storeRelease(sync.peersTurns[i64(b.instance) * launch.ranks + p], mine);
-        for (int p = 0; p < launch.ranks; ++p)
-          if (p != b.me)
-            waitFor(b, sync.turns + 16 * (i64(b.instance) * launch.ranks + p), mine, 0,
-                    {-2, p, false, 0});
-      }
-      storeRelaxed(sync.joined + 32 * b.instance, 0);
-      storeRelease(generation, old + 1);
-    } else {
-      waitFor(b, generation, old + 1, 0, {-2, int(b.me), false, 0});
-    }
+/// By one thread: all agents of an instance have come; if `all`, those of every rank.
+__device__ __noinline__ bool meetAgents(bool all) {
+  const Launch &launch = *state.launch;
+  RankSync &sync = *launch.sync;
+  u64 *generation = sync.generation + 16 * state.instance;
+  const u64 old = loadAcquire(generation);
+  if (addAcqRel(sync.joined + 32 * state.instance, 1) + 1 != u32(launch.agents))
+    return waitFor(generation, old + 1, 0, {-2, int(state.me), false, 0});
+  if (all) {
+    const u64 turn = ++sync.turn[16 * state.instance];
+    const i64 row = i64(state.instance) * launch.ranks;
+#pragma unroll 1
+    for (int p = 0; p < launch.ranks; ++p)
+      if (p != state.me)
+        storeRelease(sync.peersTurns[row + p], turn);
+#pragma unroll 1
+    for (int p = 0; p < launch.ranks; ++p)
+      if (p != state.me &&
+          !waitFor(sync.turns + 16 * (row + p), turn, 0, {-2, p, false, 0}))
+        return false;
   }
-  meet(b);
+  storeRelaxed(sync.joined + 32 * state.instance, 0);
+  storeRelease(generation, old + 1);
+  return true;
+}
+
+/// Whether there is a micro-batch more for this instance. Its agents wait for each other first,
+/// and where the proof asks for it for those of all ranks.
+__device__ __noinline__ bool nextBatch(Block &b) {
+  const Launch &launch = *state.launch;
+  constexpr bool all = CCL_BARRIERS & batchBarrier;
+  const bool more = state.batch + launch.instances < launch.microBatches && !b.failed;
+  syncBlock();
+  if (threadIndex() == 0)
+    state.batch += launch.instances;
+  if constexpr (all || CCL_AGENTS > 1) {
+    bool fails = false;
+    if (more && threadIndex() == 0)
+      fails = !meetAgents(all);
+    b.failed |= syncAny(fails);
+  } else {
+    syncBlock();
+  }
+  return more && !b.failed;
 }
 
 /// What has been done is there for the next launch. The last block of a rank waits for the peers
 /// that may still touch its memory, if the proof asks for that.
-__device__ inline void end(Block &b, int barriers) {
-  const Launch &launch = b.launch;
+__device__ __noinline__ void end(Block &b) {
+  const Launch &launch = *state.launch;
   RankSync &sync = *launch.sync;
   syncBlock();
-  if (b.ends == b.state.ends)
+  if (state.ends == state.copies)
+#pragma unroll 1
     for (int e = threadIndex(); e < launch.numEnds; e += threads)
-      if (b.state.used[e])
-        launch.ends[i64(b.instance) * launch.numEnds + e].next = b.state.ends[e].next;
-  __shared__ int last;
+      if (state.used[e]) {
+        ChannelEnd &end = launch.ends[i64(state.instance) * launch.numEnds + e];
+        end.next = state.copies[e].next;
+        end.slot = state.copies[e].slot;
+      }
   syncBlock();
   if (threadIndex() == 0)
-    last = addAcqRel(&sync.blocksDone, 1) + 1 == u32(launch.instances * launch.agents);
+    state.last = addAcqRel(&sync.blocksDone, 1) + 1 == u32(launch.instances * launch.agents);
   syncBlock();
-  if (!last)
+  if (!state.last)
     return;
-  b.failed = b.state.failed != 0;
-  if ((barriers & exitBarrier) && !b.failed) {
-    tellPeers(b, sync.peersExited, u64(b.epoch) + 1);
-    hearPeers(b, sync.exited, u64(b.epoch) + 1, -3);
-    syncBlock();
-  }
+  if constexpr ((CCL_BARRIERS & exitBarrier) != 0)
+    if (!b.failed) {
+      tellPeers(sync.peersExited, u64(state.epoch) + 1);
+      hearPeers(sync.exited, u64(state.epoch) + 1, -3);
+    }
   if (threadIndex() == 0) {
-    sync.blocksDone = 0;
-    storeRelease(&sync.launches, u64(b.epoch) + 1);
+    storeRelaxed(&sync.blocksDone, 0);
+    storeRelease(&sync.launches, u64(state.epoch) + 1);
   }
 }
 

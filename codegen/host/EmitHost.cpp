@@ -1,188 +1,20 @@
 //===- EmitHost.cpp ---------------------------------------------------------===//
 #include "codegen/host/EmitHost.h"
 
-#include "codegen/Count.h"
+#include "codegen/Programs.h"
 #include "codegen/host/Agents.h"
-#include "codegen/host/Channels.h"
-#include "codegen/host/Kernel.h"
-#include "dialect/Indexing.h"
 
 #include "llvm/IR/Verifier.h"
-
-#include <set>
 
 using namespace mlir;
 
 namespace ccl {
 
-static bool runsOn(ProgramOp program, int64_t rank) {
-  ArrayRef<int64_t> ranks = program.getRanks();
-  for (size_t i = 0; i + 1 < ranks.size(); i += 2)
-    if (rank >= ranks[i] && rank < ranks[i + 1])
-      return true;
-  return false;
-}
-
-static SmallVector<ProgramOp> programsOf(AlgorithmOp algorithm, int64_t rank) {
-  SmallVector<ProgramOp> programs = getPrograms(algorithm);
-  llvm::erase_if(programs, [&](ProgramOp program) { return rank >= 0 && !runsOn(program, rank); });
-  return programs;
-}
-
-/// "kernel2_ring.p": readable in a debugger, distinct whatever the programs' names.
-static std::string symbolFor(size_t index, StringRef name) {
-  std::string symbol = "kernel" + std::to_string(index) + "_" + name.str();
-  for (char &c : symbol)
-    if (!llvm::isAlnum(c) && c != '.')
-      c = '_';
-  return symbol;
-}
-
-/// Buffers are numbered in program order, alike in every program.
-static host::BufferNumbers numberBuffers(ProgramOp program) {
-  host::BufferNumbers numbers;
-  for (auto buffer : program.getBlock().getOps<BufferOp>())
-    numbers.try_emplace(buffer, int32_t(numbers.size()));
-  return numbers;
-}
-
-static LogicalResult planBuffers(ProgramOp program, bool lowered, bool first, Plan &plan) {
-  size_t number = 0;
-  for (auto buffer : program.getBlock().getOps<BufferOp>()) {
-    auto shape = buffer.getChunkShape();
-    if (!shape)
-      return buffer.emitOpError("has extents that are not constant");
-    if (buffer.getRole() == BufferRole::InOut && !lowered)
-      return buffer.emitOpError("is 'inout', which has no code: lowering splits it into 'in' and "
-                                "'out'");
-    BufferPlan part{buffer.getName().value_or("buffer").str(), toModel(buffer.getRole()),
-                    product(*shape)};
-    // It runs in place: then the larger row is `out`, whatever part of it the caller has there.
-    if (part.role == model::Role::InOut)
-      part.role = model::Role::Out;
-    if (first)
-      plan.buffers.push_back(part);
-    else if (number >= plan.buffers.size() || plan.buffers[number].role != part.role ||
-             plan.buffers[number].chunks != part.chunks)
-      return buffer.emitOpError("differs from the buffer in this position of another rank's "
-                                "program");
-    ++number;
-  }
-  return success();
-}
-
-/// LLVM takes half a second for a loop over as many places, and from there on four times as
-/// long for twice as many.
-constexpr size_t mostOperands = 512;
-/// The same of all patterns of an algorithm together.
-constexpr size_t mostOperandsOfPatterns = 4096;
-
-/// Patterns of transfers: (sources, destinations).
-using PatternSet = std::set<std::pair<size_t, size_t>>;
-
-static LogicalResult addPattern(TransferOp transfer, PatternSet &patterns) {
-  const size_t sources = transfer.getFrom().size(), destinations = transfer.getTo().size();
-  if (sources + destinations > mostOperands)
-    return transfer.emitOpError() << "has " << sources + destinations
-                                  << " operands; there is code for up to " << mostOperands;
-  patterns.insert({sources, destinations});
-  size_t total = 0;
-  for (auto [s, d] : patterns)
-    total += s + d;
-  if (total > mostOperandsOfPatterns)
-    return transfer.emitOpError()
-           << "is one of too many kinds: all numbers of sources and destinations that occur add up "
-              "to over "
-           << mostOperandsOfPatterns;
-  return success();
-}
-
-/// Whose memory transfers touch, and how much they need in between.
-static LogicalResult planTransfers(ProgramOp program, PatternSet &patterns, Plan &plan) {
-  const host::BufferNumbers numbers = numberBuffers(program);
-  WalkResult walk = program.walk([&](TransferOp transfer) {
-    if (!patterns.count({transfer.getFrom().size(), transfer.getTo().size()}) &&
-        failed(addPattern(transfer, patterns)))
-      return WalkResult::interrupt();
-    bool staged = false, peerRead = false;
-    SmallVector<PlaceRef> places = getFromPlaces(transfer);
-    size_t sources = places.size();
-    llvm::append_range(places, getToPlaces(transfer));
-    for (auto [index, place] : llvm::enumerate(places)) {
-      staged |= place.isChannel();
-      if (!place.getPeer())
-        continue;
-      plan.direct = true;
-      BufferPlan &buffer = plan.buffers[size_t(numbers.lookup(place.getBuffer()))];
-      (index < sources ? buffer.peersRead : buffer.peersWrite) = true;
-      peerRead |= index < sources;
-    }
-    if (staged)
-      plan.maxCount = std::max(plan.maxCount, int64_t(transfer.getCount()));
-    if (peerRead && places.size() > 2)
-      plan.bounceSources = std::max(plan.bounceSources, int32_t(sources));
-    return WalkResult::advance();
-  });
-  return failure(walk.wasInterrupted());
-}
-
-/// KernelArgs::agent of the code of a program.
-static int64_t agentOf(ProgramOp program) {
-  for (Operation &op : program.getBlock()) {
-    if (auto block = dyn_cast<BlockOp>(op))
-      return agentNumber(/*proxy=*/false, block.getId());
-    if (auto proxy = dyn_cast<ProxyOp>(op))
-      return agentNumber(/*proxy=*/true, proxy.getId());
-  }
-  return 0;
-}
-
-/// Instructions of all ranks; each takes some 50 bytes in the memory of every process.
-constexpr uint64_t mostInTables = uint64_t(1) << 24;
-
 LogicalResult planHost(AlgorithmOp algorithm, const model::Contract &contract,
                        const HostOptions &options, Plan &plan) {
-  plan.type = options.type;
-  plan.contract = contract;
-  plan.contract.reduction = options.reduction;
-  plan.kernels.clear();
-  plan.buffers.clear();
-  plan.maxCount = 1;
-  plan.direct = false;
-  plan.bounceSources = 0;
-  plan.transfers.clear();
-  plan.slice.clear();
-  plan.finish.clear();
-  if (options.reduction == model::Reduction::Avg) {
-    if (contract.collective == model::Collective::Custom)
-      return algorithm.emitOpError("has no code for 'avg': the rows of a custom contract do not "
-                                   "say what to divide by");
-    plan.finish = "finish_avg";
-  }
-  SmallVector<ProgramOp> programs = programsOf(algorithm, options.rank);
-  const bool tables = host::runFromTables(algorithm, programs);
-  if (tables && countInstructions(algorithm, mostInTables) >= mostInTables)
-    return algorithm.emitOpError() << "has programs of over " << mostInTables
-                                   << " instructions, and of several agents: the host runs fewer";
-  PatternSet patterns;
-  for (auto [index, program] : llvm::enumerate(programs)) {
-    if (failed(planBuffers(program, algorithm.getLowered(), index == 0, plan)))
-      return failure();
-    if (failed(planTransfers(program, patterns, plan)))
-      return failure();
-    KernelPlan &kernel = plan.kernels.emplace_back();
-    ArrayRef<int64_t> ranks = program.getRanks();
-    for (size_t i = 0; i + 1 < ranks.size(); i += 2)
-      kernel.ranks.emplace_back(ranks[i], ranks[i + 1]);
-    if (!tables) {
-      kernel.symbol = symbolFor(index, program.getSymName());
-      kernel.agent = agentOf(program);
-    }
-    if (failed(tables ? host::planAgents(program, plan, kernel)
-                      : host::planChannels(program, contract.ranks, kernel)))
-      return failure();
-  }
-  return success();
+  const bool tables = host::runFromTables(algorithm, programsOf(algorithm, options.rank));
+  return planPrograms(algorithm, contract,
+                      {options.type, options.reduction, options.rank, tables}, plan);
 }
 
 /// Whether what transfers combine can be combined.

@@ -17,9 +17,7 @@ struct HostOptions {
   int64_t rank = -1; ///< only the program of this rank, or -1: all
 };
 
-/// Fills what a plan says about the programs of `algorithm` besides their code: type, kernels,
-/// buffers, the contract (with the reduction that the code does), and what it needs of the
-/// runtime. Emits a diagnostic on what is wrong.
+/// planPrograms (codegen/Programs.h) for the host.
 mlir::LogicalResult planHost(AlgorithmOp algorithm, const model::Contract &contract,
                              const HostOptions &options, Plan &plan);
 

@@ -16,15 +16,16 @@ struct CudaCode {
   std::string arch;   ///< "sm_90a"; "shim": C++ for this machine's processor
   std::string source; ///< what a person reads
   std::string image;  ///< a cubin, or for "shim" a shared object
-  /// All ranks in one grid: `void(const Launch *launches, int blocksPerRank)`. Block b belongs to
-  /// rank b / blocksPerRank; blocksPerRank is at least instances * agents of each rank.
-  std::string allRanks;
-  /// By Plan::kernels: `void(Launch launch)`, a grid of instances * agents blocks.
-  std::vector<std::string> oneRank;
+  /// `void(Launch one, const Launch *all, int blocksPerRank)`. If `all` is null the grid is that
+  /// of one rank, of one.instances * one.agents blocks. Else `one` is not looked at and block b
+  /// belongs to rank b / blocksPerRank, which is at least instances * agents of each rank.
+  std::string kernel;
   /// `void(void *to, const void *from, long long n, long long ranks)`, any grid: a FinishFunction
   /// (see Plan.h); "" if none is needed.
   std::string finish;
-  std::vector<int32_t> agents; ///< by Plan::kernels: blocks of an instance
+  /// By Plan::kernels: agentNumber() of each block of an instance, of programs that are no
+  /// tables.
+  std::vector<std::vector<int64_t>> agents;
   int32_t threads = 512;       ///< of a block
   int32_t barriers = 0;        ///< cuda::Barriers that the kernels go through
 };

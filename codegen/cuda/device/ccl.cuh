@@ -42,6 +42,7 @@ struct Launch : LaunchHead {
 #ifndef CCL_SHIM
 __device__ __forceinline__ int threadIndex() { return int(threadIdx.x); }
 __device__ __forceinline__ int blockIndex() { return int(blockIdx.x); }
+__device__ __forceinline__ int blockCount() { return int(gridDim.x); }
 __device__ __forceinline__ void syncBlock() { __syncthreads(); }
 /// The same; whether `mine` holds for any thread.
 __device__ __forceinline__ bool syncAny(bool mine) { return __syncthreads_or(mine) != 0; }
@@ -137,8 +138,13 @@ using U64 = Simple<unsigned long long>;
 using F32 = Simple<float>;
 using F64 = Simple<double>;
 
-__device__ __forceinline__ float bitsToFloat(u32 bits) { return __builtin_bit_cast(float, bits); }
-__device__ __forceinline__ u32 floatToBits(float x) { return __builtin_bit_cast(u32, x); }
+#ifdef CCL_SHIM
+inline float bitsToFloat(u32 bits) { return __builtin_bit_cast(float, bits); }
+inline u32 floatToBits(float x) { return __builtin_bit_cast(u32, x); }
+#else
+__device__ __forceinline__ float bitsToFloat(u32 bits) { return __uint_as_float(bits); }
+__device__ __forceinline__ u32 floatToBits(float x) { return __float_as_uint(x); }
+#endif
 
 /// A float of a sign, `e` bits of exponent and `m` of mantissa, by integer arithmetic. Without
 /// infinities the largest code is NaN.
@@ -447,6 +453,20 @@ __device__ __forceinline__ void signal(Block &b, i64, const C &...channels) {
     signalAll({channels...});
 }
 
+/// The same of a loop's channels, `of(i)` for i = begin, begin + step, ...: all different.
+template <typename F>
+__device__ __forceinline__ void signalEach(Block &b, i64, int begin, int end, int step, F of) {
+  if (b.failed)
+    return;
+#pragma unroll 1
+  for (int i = begin + step * threadIndex(); i < end; i += step * threads) {
+    const Channel channel = of(i);
+    storeRelease(state.ends[channel.end].depart, state.ends[channel.end].next + 1);
+    advance(state.ends[channel.end], channel.end);
+  }
+  syncBlock();
+}
+
 template <int n>
 __device__ __noinline__ bool waitAll(i64 instruction, const Channel (&channels)[n]) {
   bool fails = false;
@@ -464,6 +484,22 @@ template <typename... C>
 __device__ __forceinline__ void wait(Block &b, i64 instruction, const C &...channels) {
   if (!b.failed)
     b.failed = waitAll(instruction, {channels...});
+}
+
+template <typename F>
+__device__ __forceinline__ void waitEach(Block &b, i64 instruction, int begin, int end, int step,
+                                         F of) {
+  if (b.failed)
+    return;
+  bool fails = false;
+#pragma unroll 1
+  for (int i = begin + step * threadIndex(); i < end; i += step * threads) {
+    const Channel channel = of(i);
+    ChannelEnd &from = state.ends[channel.end];
+    fails |= !waitFor(from.arrive, from.next + 1, 0, {instruction, from.peer, false, 0});
+    advance(from, channel.end);
+  }
+  b.failed = syncAny(fails);
 }
 
 //===----------------------------------------------------------------------===//
@@ -591,6 +627,9 @@ __device__ __forceinline__ Bits combineBits(const Bits (&from)[S]) {
   }
 }
 
+/// Sources of a transfer that are held in registers; of more, one after the other is added.
+constexpr int mostHeld = 8;
+
 /// Vectors of every source that a thread holds at once.
 __device__ constexpr int unrollOf(int sources) {
   return sources == 1 ? 4 : sources <= 3 ? 2 : 1;
@@ -602,6 +641,66 @@ struct Places {
   const char *from[S];
   char *to[D]; ///< null: there is none, or it is the only source
 };
+
+/// The combination of many sources, at element or vector `at` behind `skipped` bytes.
+template <typename Bits, int S>
+__device__ __forceinline__ Bits combineMany(i64 skipped, i64 at) {
+  auto load = [&](int s) {
+    return reinterpret_cast<const Bits *>(state.streams[s].data + skipped)[at];
+  };
+  constexpr int n = sizeof(Bits) / sizeof(typename E::Stored);
+  union Parts {
+    Bits bits;
+    typename E::Stored elements[n];
+    __device__ Parts() {}
+  };
+  typename E::Value values[n];
+  Parts parts;
+  parts.bits = load(0);
+#pragma unroll
+  for (int i = 0; i < n; ++i)
+    values[i] = E::widen(parts.elements[i]);
+#pragma unroll 4
+  for (int s = 1; s < S; ++s) {
+    parts.bits = load(s);
+#pragma unroll
+    for (int i = 0; i < n; ++i)
+      values[i] = R::combine(values[i], E::widen(parts.elements[i]));
+  }
+#pragma unroll
+  for (int i = 0; i < n; ++i)
+    parts.elements[i] = E::narrow(values[i]);
+  return parts.bits;
+}
+
+template <typename Bits, int S>
+__device__ __forceinline__ void moveOneOfMany(int destinations, i64 skipped, i64 at) {
+  const Bits result = combineMany<Bits, S>(skipped, at);
+#pragma unroll 1
+  for (int d = S; d < S + destinations; ++d)
+    if (S > 1 || state.streams[d].data != state.streams[0].data)
+      reinterpret_cast<Bits *>(state.streams[d].data + skipped)[at] = result;
+}
+
+/// In memory on both sides, many operands.
+template <int S>
+__device__ __forceinline__ void moveMany(i64 n, int destinations) {
+  using Stored = typename E::Stored;
+  const u64 first = u64(state.streams[0].data);
+  u64 differs = 0;
+#pragma unroll 1
+  for (int o = 1; o < S + destinations; ++o)
+    differs |= u64(state.streams[o].data) ^ first;
+  constexpr i64 perVector = 16 / elementBytes;
+  const i64 head = differs % 16 == 0 ? smaller(i64(-first % 16) / elementBytes, n) : n;
+  const i64 vectors = (n - head) / perVector, tail = n - vectors * perVector;
+#pragma unroll 1
+  for (i64 i = threadIndex(); i < tail; i += threads) // both ends
+    moveOneOfMany<Stored, S>(destinations, 0, i < head ? i : i + vectors * perVector);
+#pragma unroll 1
+  for (i64 v = threadIndex(); v < vectors; v += threads)
+    moveOneOfMany<Vector, S>(destinations, head * elementBytes, v);
+}
 
 template <int U, typename Bits, int S, int D>
 __device__ __forceinline__ void moveSome(const Places<S, D> &places, i64 first, i64 end) {
@@ -777,14 +876,49 @@ __device__ __forceinline__ bool moveUnits(const Awaited &what, i64 n) {
   return false;
 }
 
-/// A transfer whose operand i is `operand` in thread i, and its wire `wire`. Whether it failed.
+/// The operands of a transfer that a thread takes care of: thread i has operand i.
+#ifndef CCL_SHIM
+struct Share {
+  Wire wire = memory;
+  Operand operand;
+
+  template <typename F>
+  __device__ __forceinline__ void each(int operands, F use) const {
+    if (threadIndex() < operands)
+      use(threadIndex(), wire, operand);
+  }
+  __device__ __forceinline__ void take(int i, Wire w, const Operand &o) {
+    if (threadIndex() == i) {
+      wire = w;
+      operand = o;
+    }
+  }
+};
+#else
+struct Share { // the only thread has all
+  Wire wires[CCL_OPERANDS];
+  Operand all[CCL_OPERANDS];
+
+  template <typename F>
+  void each(int operands, F use) const {
+    for (int i = 0; i < operands; ++i)
+      use(i, wires[i], all[i]);
+  }
+  void take(int i, Wire w, const Operand &o) {
+    wires[i] = w;
+    all[i] = o;
+  }
+};
+#endif
+
+/// Whether the transfer failed.
 template <typename Sources, typename Destinations>
-__device__ __noinline__ bool transferAs(i64 instruction, i64 count, int operands, Wire wire,
-                                        Operand operand) {
+__device__ __noinline__ bool transferAs(i64 instruction, i64 count, int operands, Share share) {
   constexpr int S = Sources::size, D = Destinations::size;
-  const int i = threadIndex();
-  const bool mine = i < operands, to = i >= S;
-  bool fails = mine && prepare(instruction, i, wire, to, operand);
+  bool fails = false;
+  share.each(operands, [&](int i, Wire wire, const Operand &operand) {
+    fails |= prepare(instruction, i, wire, i >= S, operand);
+  });
   if (syncAny(fails))
     return true;
   // Equal strides on all sides: adjacent chunks are one piece.
@@ -798,19 +932,24 @@ __device__ __noinline__ bool transferAs(i64 instruction, i64 count, int operands
       Awaited what{instruction, -1, false, 1};
       fails = moveUnits<Sources, Destinations>(what, n);
     } else {
-      moveMemory<S, D>(n, operands - S);
+      if constexpr (S > mostHeld || D > mostHeld)
+        moveMany<S>(n, operands - S);
+      else
+        moveMemory<S, D>(n, operands - S);
     }
     if (syncAny(fails))
       return true;
     if (++j == pieces)
       break;
-    if (mine)
+    share.each(operands, [&](int i, Wire wire, const Operand &operand) {
       state.streams[i] = locate(wire, operand, j);
+    });
     syncBlock();
     n = lengthOf(operands, 0);
   }
-  if (mine)
-    publish(wire, to, operand);
+  share.each(operands, [&](int i, Wire wire, const Operand &operand) {
+    publish(wire, i >= S, operand);
+  });
   syncBlock(); // another thread may use the channel next
   return false;
 }
@@ -822,15 +961,15 @@ struct Unflagged {
   static constexpr int size = n;
   static constexpr bool any128 = false, flagged = false;
 };
-__device__ constexpr int roundedUp(int n) { return n <= 2 ? 2 : n <= 8 ? 8 : n; }
+__device__ constexpr int roundedUp(int n) { return n <= 2 ? 2 : n <= mostHeld ? mostHeld : 0x7fff; }
 template <typename Sources, typename Destinations>
-__device__ __forceinline__ bool transferOf(i64 instruction, i64 count, Wire wire, Operand mine) {
+__device__ __forceinline__ bool transferOf(i64 instruction, i64 count, const Share &share) {
   constexpr int S = Sources::size, D = Destinations::size;
   static_assert(S + D <= CCL_OPERANDS);
   if constexpr (Sources::flagged || Destinations::flagged)
-    return transferAs<Sources, Destinations>(instruction, count, S + D, wire, mine);
+    return transferAs<Sources, Destinations>(instruction, count, S + D, share);
   else
-    return transferAs<Unflagged<S>, Unflagged<roundedUp(D)>>(instruction, count, S + D, wire, mine);
+    return transferAs<Unflagged<S>, Unflagged<roundedUp(D)>>(instruction, count, S + D, share);
 }
 
 /// Every destination becomes the combination of all sources, `count` adjacent chunks.
@@ -841,15 +980,11 @@ __device__ __forceinline__ void transfer(Block &b, i64 instruction, i64 count,
   if (b.failed)
     return;
   constexpr int S = Sources::size, D = Destinations::size;
-  Operand mine = from[0];
-  Wire wire = Sources::at(0);
+  Share share;
 #pragma unroll
-  for (int i = 1; i < S + D; ++i)
-    if (threadIndex() == i) {
-      mine = i < S ? from[i] : to[i - S];
-      wire = i < S ? Sources::at(i) : Destinations::at(i - S);
-    }
-  b.failed = transferOf<Sources, Destinations>(instruction, count, wire, mine);
+  for (int i = 0; i < S + D; ++i)
+    share.take(i, i < S ? Sources::at(i) : Destinations::at(i - S), i < S ? from[i] : to[i - S]);
+  b.failed = transferOf<Sources, Destinations>(instruction, count, share);
 }
 
 //===----------------------------------------------------------------------===//
@@ -860,16 +995,15 @@ template <typename Sources, typename Destinations>
 __device__ __forceinline__ void tableTransfer(Block &b, i64 number,
                                               const TableInstruction &instruction) {
   constexpr int S = Sources::size, D = Destinations::size;
-  const int i = threadIndex();
-  Wire wire = memory;
-  Operand operand{};
-  if (i < S + D) {
-    wire = i < S ? Sources::at(i) : Destinations::at(i - S);
-    operand = state.launch->tables.operands[instruction.operands + i];
+  Share share;
+#pragma unroll 1
+  for (int i = threadIndex(); i < S + D; i += threads) {
+    Operand operand = state.launch->tables.operands[instruction.operands + i];
     if (operand.peer == -2)
       operand.chunk = state.launch->endOf[operand.chunk];
+    share.take(i, i < S ? Sources::at(i) : Destinations::at(i - S), operand);
   }
-  b.failed = transferOf<Sources, Destinations>(number, instruction.count, wire, operand);
+  b.failed = transferOf<Sources, Destinations>(number, instruction.count, share);
 }
 
 /// A signal or a wait.
@@ -881,6 +1015,28 @@ __device__ __forceinline__ void tableSignal(Block &b, i64 number,
     signal(b, number, channel);
   else
     wait(b, number, channel);
+}
+
+//===----------------------------------------------------------------------===//
+// Average
+//===----------------------------------------------------------------------===//
+
+/// to[i] = from[i] / ranks, for n elements; integers are truncated.
+__device__ __forceinline__ void divideAll(void *to, const void *from, i64 n, i64 ranks) {
+  using Stored = typename E::Stored;
+  using Value = typename E::Value;
+#pragma unroll 1
+  for (i64 i = i64(blockIndex()) * threads + threadIndex(); i < n; i += i64(blockCount()) * threads) {
+    const Value x = E::widen(static_cast<const Stored *>(from)[i]);
+    Value result;
+    if constexpr (Value(0.5) != Value(0))
+      result = x / Value(ranks);
+    else if constexpr (Value(-1) < Value(0))
+      result = Value(i64(x) / ranks);
+    else
+      result = Value(u64(x) / u64(ranks));
+    static_cast<Stored *>(to)[i] = E::narrow(result);
+  }
 }
 
 //===----------------------------------------------------------------------===//

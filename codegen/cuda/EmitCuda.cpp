@@ -1,0 +1,374 @@
+//===- EmitCuda.cpp ---------------------------------------------------------===//
+#include "codegen/cuda/EmitCuda.h"
+
+#include "codegen/Count.h"
+#include "codegen/cuda/Kernel.h"
+
+#include "llvm/ADT/StringExtras.h"
+#include "llvm/ADT/StringSet.h"
+
+#include <fmt/format.h>
+
+using namespace mlir;
+
+namespace ccl {
+namespace {
+
+/// Transfers of a kernel that are written out; more are executed from tables, unless loops make
+/// these longer than so many instructions.
+constexpr size_t mostWritten = 24;
+constexpr uint64_t mostForChoice = uint64_t(1) << 20;
+
+class CudaEmitter {
+public:
+  CudaEmitter(AlgorithmOp algorithm, const CudaOptions &options, Plan &plan)
+      : algorithm(algorithm), options(options), plan(plan),
+        programs(programsOf(algorithm, options.rank)), os(plan.cuda.source) {}
+
+  LogicalResult run(const model::Contract &contract);
+
+private:
+  LogicalResult verify();
+  LogicalResult verifyReduction(TransferOp transfer);
+  LogicalResult collectProtocols();
+  bool runFromTables();
+  LogicalResult makePatterns();
+  std::string patternOf(const KernelPlan &kernel, const RankAgents &table,
+                        const AgentInstruction &instruction) const;
+  void nameBuffers();
+  void countAgents();
+  void writeHead();
+  LogicalResult writePrograms();
+  void writeTables();
+  void writeKernel();
+
+  AlgorithmOp algorithm;
+  const CudaOptions &options;
+  Plan &plan;
+  SmallVector<ProgramOp> programs;
+  llvm::raw_string_ostream os;
+  bool tables = false;
+  cuda::Protocols protocols;
+  std::vector<std::string> bufferNames, functions;
+  std::vector<std::string> patterns; ///< of tables: template arguments
+  size_t mostOperands = 1, mostAgents = 1;
+};
+
+} // namespace
+
+//===----------------------------------------------------------------------===//
+// What can be emitted
+//===----------------------------------------------------------------------===//
+
+static bool isInteger(ElementType type) {
+  switch (type) {
+  case ElementType::I8:
+  case ElementType::U8:
+  case ElementType::I32:
+  case ElementType::U32:
+  case ElementType::I64:
+  case ElementType::U64: return true;
+  default: return false;
+  }
+}
+
+static std::string whyNotReducible(ElementType type, model::Reduction reduction) {
+  switch (reduction) {
+  case model::Reduction::None: return "no reduction is given: the contract names none";
+  case model::Reduction::Band:
+  case model::Reduction::Bor:
+  case model::Reduction::Bxor:
+    if (!isInteger(type))
+      return fmt::format("GPUs have no '{}' of '{}' elements: only integers have bits",
+                         model::name(reduction), name(type));
+    return "";
+  default: return "";
+  }
+}
+
+LogicalResult CudaEmitter::verifyReduction(TransferOp transfer) {
+  mostOperands = std::max(mostOperands, transfer.getFrom().size() + transfer.getTo().size());
+  if (mostOperands > size_t(options.threads))
+    return transfer.emitOpError() << "has " << mostOperands << " operands: on GPUs a block of "
+                                  << options.threads << " threads has one for each";
+  if (transfer.getFrom().size() < 2)
+    return success();
+  if (std::string why = whyNotReducible(options.type, options.reduction); !why.empty())
+    return transfer.emitOpError() << "cannot be generated: " << why;
+  return success();
+}
+
+LogicalResult CudaEmitter::verify() {
+  for (ProgramOp program : programs) {
+    WalkResult walk = program.walk([&](TransferOp transfer) {
+      return failed(verifyReduction(transfer)) ? WalkResult::interrupt() : WalkResult::advance();
+    });
+    if (walk.wasInterrupted())
+      return failure();
+  }
+  // With one rank nothing is reduced, and the program is no better for that.
+  if (options.reduction != model::Reduction::None)
+    if (std::string why = whyNotReducible(options.type, options.reduction); !why.empty())
+      return algorithm.emitOpError("cannot be generated: ") << why;
+  return collectProtocols();
+}
+
+/// Families of channels are told apart by tag and slots: those have one protocol.
+LogicalResult CudaEmitter::collectProtocols() {
+  for (ProgramOp program : programs) {
+    WalkResult walk = program.walk([&](ChannelOp channel) {
+      const auto key = std::make_pair(int64_t(channel.getTag()), int64_t(channel.getSlots()));
+      auto [known, isNew] = protocols.try_emplace(key, channel.getProtocol());
+      if (known->second == channel.getProtocol())
+        return WalkResult::advance();
+      channel.emitOpError() << "has protocol " << stringifyProtocol(channel.getProtocol())
+                            << ", but other channels of tag " << key.first << " with "
+                            << key.second << " slots have "
+                            << stringifyProtocol(known->second);
+      return WalkResult::interrupt();
+    });
+    if (walk.wasInterrupted())
+      return failure();
+  }
+  return success();
+}
+
+bool CudaEmitter::runFromTables() {
+  size_t written = 0;
+  for (ProgramOp program : programs)
+    program->walk([&](TransferOp) { ++written; });
+  return written > mostWritten && countInstructions(algorithm, mostForChoice) < mostForChoice;
+}
+
+//===----------------------------------------------------------------------===//
+// Tables
+//===----------------------------------------------------------------------===//
+
+std::string CudaEmitter::patternOf(const KernelPlan &kernel, const RankAgents &table,
+                                   const AgentInstruction &instruction) const {
+  const TransferPattern &sizes = plan.transfers[size_t(instruction.pattern)];
+  SmallVector<Protocol> wires[2];
+  SmallVector<bool> isChannel[2];
+  for (int32_t o = 0; o < sizes.sources + sizes.destinations; ++o) {
+    const AgentOperand &operand = table.operands[size_t(instruction.operands) + size_t(o)];
+    const bool channel = operand.peer == AgentOperand::channel;
+    const int side = o >= sizes.sources;
+    isChannel[side].push_back(channel);
+    wires[side].push_back(
+        channel ? Protocol(kernel.channels[size_t(operand.chunk / plan.ranks())].protocol)
+                : Protocol::Simple);
+  }
+  return cuda::wires(wires[0], isChannel[0]) + ", " + cuda::wires(wires[1], isChannel[1]);
+}
+
+/// Numbers what instructions of tables do by what GPUs have code for.
+LogicalResult CudaEmitter::makePatterns() {
+  llvm::StringMap<int32_t> known;
+  for (KernelPlan &kernel : plan.kernels)
+    for (RankAgents &table : kernel.agents)
+      for (AgentInstruction &instruction : table.instructions) {
+        if (instruction.pattern < 0)
+          continue;
+        auto [it, isNew] =
+            known.try_emplace(patternOf(kernel, table, instruction), int32_t(patterns.size()));
+        if (isNew)
+          patterns.push_back(it->first().str());
+        instruction.pattern = it->second;
+      }
+  return success();
+}
+
+//===----------------------------------------------------------------------===//
+// Text
+//===----------------------------------------------------------------------===//
+
+/// An identifier that reads like `name` and is none of `taken`.
+static std::string identifier(StringRef name, llvm::StringSet<> &taken) {
+  std::string text;
+  for (char c : name)
+    text += llvm::isAlnum(c) ? c : '_';
+  if (text.empty() || llvm::isDigit(text.front()))
+    text = "_" + text;
+  std::string unique = text;
+  for (int i = 1; !taken.insert(unique).second; ++i)
+    unique = fmt::format("{}_{}", text, i);
+  return unique;
+}
+
+void CudaEmitter::nameBuffers() {
+  // In a namespace of their own, so only C++ itself has taken names.
+  llvm::StringSet<> taken;
+  for (const char *word : {"int", "float", "double", "char", "short", "long", "auto", "const",
+                           "for", "do", "if", "else", "new", "this", "void", "bool", "true",
+                           "false", "enum", "class", "struct", "union", "using", "while",
+                           "switch", "case", "default", "return", "static", "extern", "inline",
+                           "register", "volatile", "signed", "unsigned", "goto", "try", "catch",
+                           "throw", "delete", "operator", "private", "public", "protected",
+                           "template", "typename", "typedef", "namespace", "friend", "virtual",
+                           "sizeof", "break", "continue", "and", "or", "not", "xor", "export",
+                           "import", "module", "concept", "requires", "mutable", "explicit"})
+    taken.insert(word);
+  for (const BufferPlan &buffer : plan.buffers)
+    bufferNames.push_back("buffers::" + identifier(buffer.name, taken));
+}
+
+void CudaEmitter::countAgents() {
+  plan.cuda.agents.clear();
+  for (auto [index, program] : llvm::enumerate(programs)) {
+    std::vector<int64_t> &agents = plan.cuda.agents.emplace_back();
+    for (Operation &op : program.getBlock()) {
+      if (auto block = dyn_cast<BlockOp>(op))
+        agents.push_back(agentNumber(false, block.getId()));
+      else if (auto proxy = dyn_cast<ProxyOp>(op))
+        agents.push_back(agentNumber(true, proxy.getId()));
+    }
+    if (agents.empty()) // a rank that does nothing still takes part in what all do
+      agents.push_back(agentNumber(false, 0));
+    mostAgents = std::max(mostAgents, agents.size());
+    for (RankAgents &table : plan.kernels[index].agents) {
+      if (table.agents.empty())
+        table.agents.push_back({});
+      mostAgents = std::max(mostAgents, table.agents.size());
+    }
+  }
+}
+
+static const char *cudaName(ElementType type) {
+  constexpr const char *names[] = {"I8",  "U8",   "I32", "U32", "I64",    "U64",
+                                   "F16", "BF16", "F32", "F64", "F8E4M3", "F8E5M2"};
+  return names[size_t(type)];
+}
+
+static const char *cudaName(model::Reduction reduction) {
+  constexpr const char *names[] = {"None", "Sum", "Prod", "Min", "Max",
+                                   "Sum",  "Band", "Bor", "Bxor"};
+  return names[size_t(reduction)];
+}
+
+void CudaEmitter::writeHead() {
+  os << fmt::format("// {}: {}, {} of {}, {} ranks, {} chunks a shard.\n", plan.program,
+                    plan.contract.str(), name(plan.type), model::name(plan.contract.reduction),
+                    plan.ranks(), plan.contract.chunks);
+  std::string roles;
+  for (auto [index, buffer] : llvm::enumerate(plan.buffers)) {
+    roles += buffer.role == model::Role::In ? 'i' : buffer.role == model::Role::Out ? 'o' : 's';
+    os << fmt::format("// buffer {}: {}, {}, {} chunks\n", index, buffer.name,
+                      model::name(buffer.role), buffer.chunks);
+  }
+  for (auto [index, kernel] : llvm::enumerate(plan.kernels)) {
+    std::string ranks;
+    for (auto [begin, end] : kernel.ranks)
+      ranks += fmt::format(" [{}, {})", begin, end);
+    os << fmt::format("// program {}: ranks{}\n", index, ranks);
+    for (auto [f, family] : llvm::enumerate(kernel.channels))
+      os << fmt::format("//   family {}: {}, tag {}, {} slots, {}\n", f,
+                        family.to ? "to" : "from", family.tag, family.slots,
+                        stringifyProtocol(Protocol(family.protocol)).str());
+  }
+  os << fmt::format("#define CCL_BUFFERS {}\n#define CCL_ROLES \"{}\"\n#define CCL_CHUNKS {}\n",
+                    plan.buffers.size(), roles, plan.contract.chunks);
+  os << fmt::format("#define CCL_ELEMENT {}\n#define CCL_REDUCTION {}\n", cudaName(plan.type),
+                    cudaName(plan.contract.reduction));
+  os << fmt::format("#define CCL_OPERANDS {}\n#define CCL_AGENTS {}\n#define CCL_BARRIERS {}\n",
+                    mostOperands, mostAgents, plan.cuda.barriers);
+  os << fmt::format("#ifndef CCL_THREADS\n#define CCL_THREADS {}\n#endif\n", plan.cuda.threads);
+  os << "#include \"ccl.cuh\"\nusing namespace ccl::cuda;\n\n";
+  if (tables || bufferNames.empty())
+    return;
+  os << "namespace buffers {\n";
+  for (auto [index, name] : llvm::enumerate(bufferNames))
+    os << fmt::format("constexpr int {} = {};\n", StringRef(name).split("::").second.str(), index);
+  os << "} // namespace buffers\n\n";
+}
+
+LogicalResult CudaEmitter::writePrograms() {
+  llvm::StringSet<> taken;
+  for (auto [index, program] : llvm::enumerate(programs)) {
+    functions.push_back(identifier(fmt::format("run_{}", program.getSymName().str()), taken));
+    if (failed(cuda::writeProgram(program, plan.kernels[index], plan, bufferNames,
+                                  functions.back(), os)))
+      return failure();
+  }
+  return success();
+}
+
+void CudaEmitter::writeTables() {
+  functions = {"run_table"};
+  os << "static __device__ __noinline__ void run_table(Block &b) {\n"
+        "  const TableAgent agent = state.launch->tables.agents[state.agent];\n"
+        "#pragma unroll 1\n"
+        "  for (i64 i = agent.begin; i < agent.end && !b.failed; ++i) {\n"
+        "    const TableInstruction instruction = state.launch->tables.instructions[i];\n"
+        "    switch (instruction.pattern) {\n";
+  for (auto [index, pattern] : llvm::enumerate(patterns))
+    os << fmt::format("    case {}:\n      tableTransfer<{}>(b, i - agent.begin, instruction);\n"
+                      "      break;\n",
+                      index, pattern);
+  os << "    default: tableSignal(b, i - agent.begin, instruction);\n    }\n  }\n}\n\n";
+}
+
+void CudaEmitter::writeKernel() {
+  llvm::StringSet<> taken;
+  plan.cuda.kernel = identifier("ccl_" + plan.program, taken);
+  os << fmt::format("extern \"C\" __global__ void __launch_bounds__(CCL_THREADS)\n"
+                    "{}(const __grid_constant__ Launch one, const Launch *all, int blocksPerRank) "
+                    "{{\n  Block b;\n  if (!begin(b, one, all, blocksPerRank))\n    return;\n"
+                    "#pragma unroll 1\n  do\n",
+                    plan.cuda.kernel);
+  if (functions.size() == 1) {
+    os << "    " << functions.front() << "(b);\n";
+  } else {
+    os << "    switch (state.launch->program) {\n";
+    for (auto [index, function] : llvm::enumerate(functions))
+      os << fmt::format("    case {}: {}(b); break;\n", index, function);
+    os << "    }\n";
+  }
+  os << fmt::format("  while (nextBatch(b));\n  end(b);\n}}\nCCL_EXPORT({})\n", plan.cuda.kernel);
+  plan.cuda.finish.clear();
+  if (plan.finish.empty())
+    return;
+  plan.cuda.finish = identifier(plan.cuda.kernel + "_finish", taken);
+  os << fmt::format("\nextern \"C\" __global__ void __launch_bounds__(CCL_THREADS)\n"
+                    "{0}(void *to, const void *from, i64 n, i64 ranks) {{\n"
+                    "  divideAll(to, from, n, ranks);\n}}\nCCL_EXPORT({0})\n",
+                    plan.cuda.finish);
+}
+
+LogicalResult CudaEmitter::run(const model::Contract &contract) {
+  plan.cuda = CudaCode();
+  if (failed(verify()))
+    return failure();
+  tables = runFromTables();
+  if (failed(planPrograms(algorithm, contract,
+                          {options.type, options.reduction, options.rank, tables}, plan)))
+    return failure();
+  plan.program = algorithm.getSymName().str();
+  plan.slice.clear(); // of the host
+  for (KernelPlan &kernel : plan.kernels)
+    for (ChannelFamily &family : kernel.channels)
+      family.protocol = int32_t(protocols.at({family.tag, family.slots}));
+  plan.cuda.arch = options.arch;
+  plan.cuda.threads = options.threads;
+  // Peers' buffers are the users' until they have entered.
+  plan.cuda.barriers = (plan.direct ? cuda::entryBarrier : 0) |
+                       (plan.batchBarrier ? cuda::batchBarrier : 0) |
+                       (plan.exitBarrier ? cuda::exitBarrier : 0);
+  countAgents();
+  nameBuffers();
+  if (tables && failed(makePatterns()))
+    return failure();
+  writeHead();
+  if (tables)
+    writeTables();
+  else if (failed(writePrograms()))
+    return failure();
+  writeKernel();
+  return success();
+}
+
+LogicalResult emitCuda(AlgorithmOp algorithm, const model::Contract &contract,
+                       const CudaOptions &options, Plan &plan) {
+  return CudaEmitter(algorithm, options, plan).run(contract);
+}
+
+} // namespace ccl

@@ -1,0 +1,394 @@
+//===- Kernel.cpp -----------------------------------------------------------===//
+#include "codegen/cuda/Kernel.h"
+
+#include "codegen/host/Affine.h"
+#include "codegen/host/Channels.h"
+#include "dialect/Indexing.h"
+
+#include "llvm/ADT/TypeSwitch.h"
+
+#include <fmt/format.h>
+
+#include <set>
+
+using namespace mlir;
+
+namespace ccl::cuda {
+
+std::string wires(ArrayRef<Protocol> protocols, ArrayRef<bool> isChannel) {
+  std::string text = "Wires<";
+  for (auto [index, protocol] : llvm::enumerate(protocols)) {
+    text += index ? ", " : "";
+    text += isChannel[index] ? stringifyProtocol(protocol).str() : "memory";
+  }
+  return text + ">";
+}
+
+namespace {
+
+class ProgramWriter {
+public:
+  ProgramWriter(ProgramOp program, const KernelPlan &kernel, const Plan &plan,
+                ArrayRef<std::string> bufferNames, llvm::raw_ostream &os)
+      : program(program), kernel(kernel), plan(plan), bufferNames(bufferNames),
+        buffers(numberBuffers(program)), os(os) {}
+
+  LogicalResult write(StringRef name);
+
+private:
+  // Structure
+  LogicalResult writeAgents();
+  LogicalResult writeBlock(Block &block);
+  LogicalResult writeOp(Operation *op);
+  LogicalResult writeFor(affine::AffineForOp loop);
+  FailureOr<bool> writeForOfSignals(affine::AffineForOp loop);
+  llvm::raw_ostream &line() { return os.indent(indent); }
+  // Names of things
+  FailureOr<SmallVector<std::string>> print(Operation *op, AffineMap map, ValueRange operands);
+  std::string print(AffineExpr expr, unsigned numDims, ArrayRef<std::string> operands);
+  FailureOr<std::string> printBound(affine::AffineForOp loop, bool upper);
+  FailureOr<std::string> printChannel(ChannelOp channel);
+  FailureOr<std::string> printOperand(TransferOp op, const PlaceRef &place);
+  // Instructions
+  LogicalResult writeTransfer(TransferOp op);
+  /// This one and those of its kind that follow it.
+  LogicalResult writeSignals(Operation *first);
+  bool namesEachChannelOnce(affine::AffineForOp loop, ChannelOp channel) const;
+
+  ProgramOp program;
+  const KernelPlan &kernel;
+  const Plan &plan;
+  ArrayRef<std::string> bufferNames;
+  const host::BufferNumbers buffers;
+  llvm::raw_ostream &os;
+  unsigned indent = 2;
+  int loops = 0, channels = 0;
+  int64_t instruction = 0;
+  /// Of indices, and of channels.
+  llvm::DenseMap<Value, std::string> names;
+  /// What has been written along with what stands before it.
+  llvm::SmallPtrSet<Operation *, 16> written;
+};
+
+} // namespace
+
+//===----------------------------------------------------------------------===//
+// Structure
+//===----------------------------------------------------------------------===//
+
+LogicalResult ProgramWriter::write(StringRef name) {
+  os << "static __device__ __noinline__ void " << name << "(Block &b) {\n";
+  if (Value me = program.getMe()) {
+    names[me] = "me";
+    line() << "const int me = int(state.me);\n";
+  }
+  for (Operation &op : program.getBlock())
+    if (!isa<BlockOp, ProxyOp>(op) && failed(writeOp(&op)))
+      return failure();
+  if (failed(writeAgents()))
+    return failure();
+  os << "}\n\n";
+  return success();
+}
+
+LogicalResult ProgramWriter::writeAgents() {
+  SmallVector<Operation *> agents;
+  for (Operation &op : program.getBlock())
+    if (isa<BlockOp, ProxyOp>(op))
+      agents.push_back(&op);
+  if (agents.size() == 1)
+    return writeBlock(agents.front()->getRegion(0).front());
+  if (agents.empty())
+    return success();
+  line() << "switch (state.agent) {\n";
+  for (auto [index, agent] : llvm::enumerate(agents)) {
+    const bool isProxy = isa<ProxyOp>(agent);
+    const int64_t id = isProxy ? cast<ProxyOp>(agent).getId() : cast<BlockOp>(agent).getId();
+    line() << "case " << index << ": { // " << agentName(agentNumber(isProxy, id)) << "\n";
+    indent += 2;
+    instruction = 0;
+    if (failed(writeBlock(agent->getRegion(0).front())))
+      return failure();
+    line() << "break;\n";
+    indent -= 2;
+    line() << "}\n";
+  }
+  line() << "}\n";
+  return success();
+}
+
+LogicalResult ProgramWriter::writeBlock(Block &block) {
+  for (Operation &op : block)
+    if (!written.contains(&op) && failed(writeOp(&op)))
+      return failure();
+  return success();
+}
+
+LogicalResult ProgramWriter::writeOp(Operation *op) {
+  return llvm::TypeSwitch<Operation *, LogicalResult>(op)
+      .Case<BufferOp, PeerOp, affine::AffineYieldOp>([](auto) { return success(); })
+      .Case<ChannelOp>([&](ChannelOp channel) -> LogicalResult {
+        if (channel.use_empty())
+          return success();
+        FailureOr<std::string> text = printChannel(channel);
+        if (failed(text))
+          return failure();
+        std::string &name = names[channel];
+        name = fmt::format("{}{}", channel.getDirection() == Direction::To ? "to" : "from",
+                           channels++);
+        line() << "const Channel " << name << " = " << *text << ";\n";
+        return success();
+      })
+      .Case<TransferOp>([&](TransferOp transfer) { return writeTransfer(transfer); })
+      .Case<SignalOp, WaitOp>([&](auto signal) { return writeSignals(signal); })
+      .Case<affine::AffineForOp>([&](affine::AffineForOp loop) { return writeFor(loop); })
+      .Case<arith::ConstantOp>([&](arith::ConstantOp constant) -> LogicalResult {
+        auto number = dyn_cast<IntegerAttr>(constant.getValue());
+        if (!number)
+          return constant.emitOpError("has no code on GPUs: only integer constants have");
+        names[constant] = fmt::format("{}", number.getInt());
+        return success();
+      })
+      .Default([](Operation *other) -> LogicalResult {
+        return other->emitOpError("has no code on GPUs: a rank program holds channels, "
+                                  "transfers, signals, waits and affine.for loops");
+      });
+}
+
+FailureOr<std::string> ProgramWriter::printBound(affine::AffineForOp loop, bool upper) {
+  auto bounds = upper ? print(loop, loop.getUpperBoundMap(), loop.getUpperBoundOperands())
+                      : print(loop, loop.getLowerBoundMap(), loop.getLowerBoundOperands());
+  if (failed(bounds))
+    return failure();
+  std::string text = bounds->front();
+  for (const std::string &bound : ArrayRef(*bounds).drop_front())
+    text = fmt::format("{}({}, {})", upper ? "smaller" : "larger", text, bound);
+  return text;
+}
+
+LogicalResult ProgramWriter::writeFor(affine::AffineForOp loop) {
+  if (loop.getNumIterOperands() > 0)
+    return loop.emitOpError("carries values between iterations, which has no code on GPUs");
+  FailureOr<bool> ofSignals = writeForOfSignals(loop);
+  if (failed(ofSignals) || *ofSignals)
+    return failure(failed(ofSignals));
+  FailureOr<std::string> lower = printBound(loop, false), upper = printBound(loop, true);
+  if (failed(lower) || failed(upper))
+    return failure();
+  const std::string name = fmt::format("s{}", loops++);
+  names[loop.getInductionVar()] = name;
+  os << "#pragma unroll 1\n";
+  line() << fmt::format("for (int {0} = {1}; {0} < {2}; {0} += {3}) {{\n", name, *lower, *upper,
+                        loop.getStepAsInt());
+  indent += 2;
+  if (failed(writeBlock(*loop.getBody())))
+    return failure();
+  indent -= 2;
+  line() << "}\n";
+  return success();
+}
+
+/// Whether no two iterations name one channel, on any rank of the program.
+bool ProgramWriter::namesEachChannelOnce(affine::AffineForOp loop, ChannelOp channel) const {
+  constexpr int64_t mostLooks = 1 << 20;
+  if (loop->getParentOfType<affine::AffineForOp>() || !loop.hasConstantBounds())
+    return false;
+  if (!host::whyNotAffine(channel.getPeer()).empty())
+    return false;
+  const SmallVector<int64_t> ranks = program.getRankList();
+  const int64_t lower = loop.getConstantLowerBound(), upper = loop.getConstantUpperBound();
+  if (upper <= lower || (upper - lower) > mostLooks / int64_t(ranks.size()))
+    return false;
+  for (int64_t rank : ranks) {
+    host::Environment environment;
+    if (Value me = program.getMe())
+      environment.set(me, rank);
+    std::set<int64_t> peers;
+    for (int64_t i = lower; i < upper; i += loop.getStepAsInt()) {
+      environment.set(loop.getInductionVar(), i);
+      for (Value operand : channel.getPeerOperands())
+        if (!environment.get(operand))
+          return false;
+      if (!peers.insert(environment.evaluate(channel.getPeer(), channel.getPeerOperands()).front())
+               .second)
+        return false;
+    }
+  }
+  return true;
+}
+
+/// Loops that only signal peers, or only wait for them: a thread for each.
+FailureOr<bool> ProgramWriter::writeForOfSignals(affine::AffineForOp loop) {
+  auto ops = loop.getBody()->without_terminator();
+  if (std::distance(ops.begin(), ops.end()) != 2)
+    return false;
+  auto channel = dyn_cast<ChannelOp>(*ops.begin());
+  Operation *action = &*std::next(ops.begin());
+  if (!channel || !isa<SignalOp, WaitOp>(action) || action->getOperand(0) != channel ||
+      !namesEachChannelOnce(loop, channel))
+    return false;
+  FailureOr<std::string> lower = printBound(loop, false), upper = printBound(loop, true);
+  if (failed(lower) || failed(upper))
+    return failure();
+  const std::string name = fmt::format("s{}", loops++);
+  names[loop.getInductionVar()] = name;
+  FailureOr<std::string> text = printChannel(channel);
+  if (failed(text))
+    return failure();
+  line() << fmt::format("{}(b, {}, {}, {}, {}, [&](int {}) {{ return {}; }});\n",
+                        isa<SignalOp>(action) ? "signalEach" : "waitEach", instruction++, *lower,
+                        *upper, loop.getStepAsInt(), name, *text);
+  return true;
+}
+
+//===----------------------------------------------------------------------===//
+// Names of things
+//===----------------------------------------------------------------------===//
+
+/// Whether an expression stands in parentheses next to an operator.
+static bool isSum(AffineExpr expr) { return expr.getKind() == AffineExprKind::Add; }
+
+std::string ProgramWriter::print(AffineExpr expr, unsigned numDims,
+                                 ArrayRef<std::string> operands) {
+  if (auto constant = dyn_cast<AffineConstantExpr>(expr))
+    return fmt::format("{}", constant.getValue());
+  if (auto dim = dyn_cast<AffineDimExpr>(expr))
+    return operands[dim.getPosition()];
+  if (auto symbol = dyn_cast<AffineSymbolExpr>(expr))
+    return operands[numDims + symbol.getPosition()];
+  auto binary = cast<AffineBinaryOpExpr>(expr);
+  const std::string left = print(binary.getLHS(), numDims, operands);
+  const std::string right = print(binary.getRHS(), numDims, operands);
+  switch (expr.getKind()) {
+  case AffineExprKind::Add: {
+    // a + b * -1 and a + -1 say a - b and a - 1.
+    if (auto product = dyn_cast<AffineBinaryOpExpr>(binary.getRHS());
+        product && product.getKind() == AffineExprKind::Mul)
+      if (auto factor = dyn_cast<AffineConstantExpr>(product.getRHS());
+          factor && factor.getValue() == -1) {
+        const std::string term = print(product.getLHS(), numDims, operands);
+        return fmt::format(isSum(product.getLHS()) ? "{} - ({})" : "{} - {}", left, term);
+      }
+    if (auto constant = dyn_cast<AffineConstantExpr>(binary.getRHS());
+        constant && constant.getValue() < 0)
+      return fmt::format("{} - {}", left, -constant.getValue());
+    return left + " + " + right;
+  }
+  case AffineExprKind::Mul:
+    return fmt::format("{} * {}", isSum(binary.getLHS()) ? "(" + left + ")" : left,
+                       isSum(binary.getRHS()) ? "(" + right + ")" : right);
+  case AffineExprKind::Mod: return fmt::format("mod({}, {})", left, right);
+  case AffineExprKind::FloorDiv: return fmt::format("floorDiv({}, {})", left, right);
+  default: return fmt::format("ceilDiv({}, {})", left, right);
+  }
+}
+
+FailureOr<SmallVector<std::string>> ProgramWriter::print(Operation *op, AffineMap map,
+                                                         ValueRange operands) {
+  if (std::string why = host::whyNotAffine(map); !why.empty())
+    return op->emitOpError() << why;
+  SmallVector<std::string> texts, results;
+  for (Value operand : operands) {
+    texts.push_back(names.lookup(operand));
+    if (texts.back().empty())
+      return op->emitOpError("depends on an index that has no code on GPUs");
+  }
+  for (AffineExpr expr : map.getResults())
+    results.push_back(print(expr, map.getNumDims(), texts));
+  return results;
+}
+
+FailureOr<std::string> ProgramWriter::printChannel(ChannelOp channel) {
+  auto peer = print(channel, channel.getPeer(), channel.getPeerOperands());
+  if (failed(peer))
+    return failure();
+  return fmt::format("channel({}, {})", host::familyOf(kernel, channel), peer->front());
+}
+
+FailureOr<std::string> ProgramWriter::printOperand(TransferOp op, const PlaceRef &place) {
+  if (place.isChannel())
+    return fmt::format("slot({})", names.lookup(place.base));
+  auto indices = print(op, place.map, place.operands);
+  if (failed(indices))
+    return failure();
+  BufferOp buffer = place.getBuffer();
+  std::string chunk;
+  for (auto [index, extent] : llvm::zip_equal(*indices, *buffer.getChunkShape()))
+    chunk = chunk.empty() || chunk == "0" ? index
+                                          : fmt::format("({}) * {} + {}", chunk, extent, index);
+  const std::string &name = bufferNames[size_t(buffers.lookup(buffer))];
+  PeerOp peer = place.getPeer();
+  if (!peer)
+    return fmt::format("at({}, {})", name, chunk);
+  auto rank = print(op, peer.getPeer(), peer.getPeerOperands());
+  if (failed(rank))
+    return failure();
+  return fmt::format("at({}, {}, {})", name, chunk, rank->front());
+}
+
+//===----------------------------------------------------------------------===//
+// Instructions
+//===----------------------------------------------------------------------===//
+
+LogicalResult ProgramWriter::writeSignals(Operation *first) {
+  // Of a wait the acquire may come later, of a signal the release earlier: none of them is
+  // between the others, and no channel is named twice.
+  constexpr size_t mostTogether = 32;
+  SmallVector<Operation *> run{first};
+  llvm::SmallDenseSet<Value> seen{first->getOperand(0)};
+  bool outside = true;
+  auto isOutside = [&](Operation *op) {
+    Operation *channel = op->getOperand(0).getDefiningOp();
+    return channel && isa<ProgramOp>(channel->getParentOp());
+  };
+  outside = isOutside(first);
+  for (Operation *next = first->getNextNode();
+       outside && next && next->getName() == first->getName() && run.size() < mostTogether &&
+       isOutside(next) && seen.insert(next->getOperand(0)).second;
+       next = next->getNextNode())
+    run.push_back(next);
+  std::string channels;
+  for (Operation *op : run) {
+    channels += ", " + names.lookup(op->getOperand(0));
+    written.insert(op);
+  }
+  line() << fmt::format("{}(b, {}{});\n", isa<SignalOp>(first) ? "signal" : "wait", instruction,
+                        channels);
+  instruction += int64_t(run.size());
+  return success();
+}
+
+LogicalResult ProgramWriter::writeTransfer(TransferOp op) {
+  auto side = [&](ArrayRef<PlaceRef> places, std::string &kinds) -> FailureOr<std::string> {
+    SmallVector<Protocol> protocols;
+    SmallVector<bool> isChannel;
+    std::string text;
+    for (const PlaceRef &place : places) {
+      FailureOr<std::string> operand = printOperand(op, place);
+      if (failed(operand))
+        return failure();
+      text += (text.empty() ? "" : ", ") + *operand;
+      isChannel.push_back(place.isChannel());
+      auto channel = place.base.getDefiningOp<ChannelOp>();
+      protocols.push_back(channel ? channel.getProtocol() : Protocol::Simple);
+    }
+    kinds = wires(protocols, isChannel);
+    return text;
+  };
+  std::string fromWires, toWires;
+  FailureOr<std::string> from = side(getFromPlaces(op), fromWires);
+  FailureOr<std::string> to = side(getToPlaces(op), toWires);
+  if (failed(from) || failed(to))
+    return failure();
+  line() << fmt::format("transfer<{}, {}>(b, {}, {}, {{{}}}, {{{}}});\n", fromWires, toWires,
+                        instruction++, int64_t(op.getCount()), *from, *to);
+  return success();
+}
+
+LogicalResult writeProgram(ProgramOp program, const KernelPlan &kernel, const Plan &plan,
+                           ArrayRef<std::string> bufferNames, StringRef name,
+                           llvm::raw_ostream &os) {
+  return ProgramWriter(program, kernel, plan, bufferNames, os).write(name);
+}
+
+} // namespace ccl::cuda

@@ -53,7 +53,7 @@ private:
   LogicalResult writeTransfer(TransferOp op);
   /// This one and those of its kind that follow it.
   LogicalResult writeSignals(Operation *first);
-  bool namesEachChannelOnce(affine::AffineForOp loop, ChannelOp channel) const;
+  bool namesEachChannelOnce(affine::AffineForOp loop, ChannelOp channel);
 
   ProgramOp program;
   const KernelPlan &kernel;
@@ -189,7 +189,7 @@ LogicalResult ProgramWriter::writeFor(affine::AffineForOp loop) {
 }
 
 /// Whether no two iterations name one channel, on any rank of the program.
-bool ProgramWriter::namesEachChannelOnce(affine::AffineForOp loop, ChannelOp channel) const {
+bool ProgramWriter::namesEachChannelOnce(affine::AffineForOp loop, ChannelOp channel) {
   constexpr int64_t mostLooks = 1 << 20;
   if (loop->getParentOfType<affine::AffineForOp>() || !loop.hasConstantBounds())
     return false;
@@ -267,7 +267,7 @@ std::string ProgramWriter::print(AffineExpr expr, unsigned numDims,
       if (auto factor = dyn_cast<AffineConstantExpr>(product.getRHS());
           factor && factor.getValue() == -1) {
         const std::string term = print(product.getLHS(), numDims, operands);
-        return fmt::format(isSum(product.getLHS()) ? "{} - ({})" : "{} - {}", left, term);
+        return left + " - " + (isSum(product.getLHS()) ? "(" + term + ")" : term);
       }
     if (auto constant = dyn_cast<AffineConstantExpr>(binary.getRHS());
         constant && constant.getValue() < 0)

@@ -285,8 +285,7 @@ LogicalResult CudaEmitter::writePrograms() {
   llvm::StringSet<> taken;
   for (auto [index, program] : llvm::enumerate(programs)) {
     functions.push_back(identifier(fmt::format("run_{}", program.getSymName().str()), taken));
-    if (failed(cuda::writeProgram(program, plan.kernels[index], plan, bufferNames,
-                                  functions.back(), os)))
+    if (failed(cuda::writeProgram(program, plan.kernels[index], bufferNames, functions.back(), os)))
       return failure();
   }
   return success();

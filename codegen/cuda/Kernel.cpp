@@ -28,9 +28,9 @@ namespace {
 
 class ProgramWriter {
 public:
-  ProgramWriter(ProgramOp program, const KernelPlan &kernel, const Plan &plan,
-                ArrayRef<std::string> bufferNames, llvm::raw_ostream &os)
-      : program(program), kernel(kernel), plan(plan), bufferNames(bufferNames),
+  ProgramWriter(ProgramOp program, const KernelPlan &kernel, ArrayRef<std::string> bufferNames,
+                llvm::raw_ostream &os)
+      : program(program), kernel(kernel), bufferNames(bufferNames),
         buffers(numberBuffers(program)), os(os) {}
 
   LogicalResult write(StringRef name);
@@ -57,7 +57,6 @@ private:
 
   ProgramOp program;
   const KernelPlan &kernel;
-  const Plan &plan;
   ArrayRef<std::string> bufferNames;
   const host::BufferNumbers buffers;
   llvm::raw_ostream &os;
@@ -385,10 +384,10 @@ LogicalResult ProgramWriter::writeTransfer(TransferOp op) {
   return success();
 }
 
-LogicalResult writeProgram(ProgramOp program, const KernelPlan &kernel, const Plan &plan,
+LogicalResult writeProgram(ProgramOp program, const KernelPlan &kernel,
                            ArrayRef<std::string> bufferNames, StringRef name,
                            llvm::raw_ostream &os) {
-  return ProgramWriter(program, kernel, plan, bufferNames, os).write(name);
+  return ProgramWriter(program, kernel, bufferNames, os).write(name);
 }
 
 } // namespace ccl::cuda

@@ -17,7 +17,7 @@ std::string wires(llvm::ArrayRef<Protocol> protocols, llvm::ArrayRef<bool> isCha
 
 /// Writes `static __device__ void NAME(Block &b)`: what one rank of `program` does in a
 /// micro-batch. Emits a diagnostic on the op that has no code.
-mlir::LogicalResult writeProgram(ProgramOp program, const KernelPlan &kernel, const Plan &plan,
+mlir::LogicalResult writeProgram(ProgramOp program, const KernelPlan &kernel,
                                  llvm::ArrayRef<std::string> bufferNames, llvm::StringRef name,
                                  llvm::raw_ostream &os);
 

@@ -32,7 +32,7 @@ struct Entry {
   std::string_view description;
 };
 
-constexpr std::array<Entry, 16> table = {{
+constexpr std::array<Entry, 19> table = {{
     {Setting::Debug, "CCL_DEBUG", Kind::Level, "WARN",
      "How much is logged; each level includes those before it."},
     {Setting::DebugSubsys, "CCL_DEBUG_SUBSYS", Kind::Subsystems, "ALL",
@@ -64,6 +64,13 @@ constexpr std::array<Entry, 16> table = {{
     {Setting::FlightRecorder, "CCL_FLIGHT_RECORDER", Kind::Path, "",
      "Where each rank writes its last operations when a communicator fails, for PyTorch's "
      "fr_trace: the rank is appended, or put before `.json` if the path ends so."},
+    {Setting::CudaLibrary, "CCL_CUDA_LIBRARY", Kind::Path, "",
+     "CUDA's driver instead of libcuda.so.1; `shim` is a stand-in that runs kernels on this "
+     "machine's processor."},
+    {Setting::ShimDevices, "CCL_SHIM_DEVICES", Kind::Number, "1",
+     "How many GPUs the stand-in has, at most 16."},
+    {Setting::ShimSms, "CCL_SHIM_SMS", Kind::Number, "16",
+     "How many multiprocessors each of them has, at most 256; 8 blocks run on one at once."},
 }};
 
 constexpr bool isInEnumOrder() {

@@ -32,7 +32,10 @@ enum class Setting : uint8_t {
   Rank,
   Size,
   Socket,
-  FlightRecorder
+  FlightRecorder,
+  CudaLibrary,
+  ShimDevices,
+  ShimSms
 };
 
 class Settings {
@@ -52,7 +55,7 @@ public:
   const std::string &text(Setting setting) const;
   bool flag(Setting setting) const;     ///< CollTrace, AlwaysCompile
   int64_t bytes(Setting setting) const; ///< SlotBytes
-  /// Rank, Size; -1 if it is not set.
+  /// Rank, Size, ShimDevices, ShimSms; -1 if it is not set.
   int64_t number(Setting setting) const;
   std::chrono::milliseconds duration(Setting setting) const; ///< Timeout
   /// "default" or "env".

@@ -4,7 +4,6 @@
 #include "dialect/model/Sizes.h"
 
 #include <algorithm>
-#include <cstring>
 #include <limits>
 
 namespace ccl {
@@ -18,21 +17,6 @@ using model::Role;
 bool hasSilentRanks(Collective c) {
   return c == Collective::Reduce || c == Collective::Gather || c == Collective::Permute ||
          c == Collective::Custom;
-}
-
-/// Copies shards of `count` elements between rows of different pitch.
-void copyShards(char *to, int64_t toPitch, const char *from, int64_t fromPitch, int64_t shards,
-                int64_t shardBytes) {
-  if (toPitch == shardBytes && fromPitch == shardBytes) {
-    std::memmove(to, from, size_t(shards * shardBytes));
-    return;
-  }
-  for (int64_t s = 0; s < shards; ++s) {
-    std::memmove(to + s * toPitch, from + s * fromPitch, size_t(shardBytes));
-    // Padding is reduced like data: it must at least be initialized.
-    if (toPitch > shardBytes)
-      std::memset(to + s * toPitch + shardBytes, 0, size_t(toPitch - shardBytes));
-  }
 }
 
 /// Alignment that keeps every chunk in a slot and in scratch on a cache line, as
@@ -193,9 +177,8 @@ llvm::Expected<Cut> chooseCut(const Plan &plan, const RankFacts &facts, int64_t 
   return cut;
 }
 
-llvm::Expected<LaunchShape> findShape(const Plan &plan, const RankFacts &facts, int64_t rank,
-                                      const LaunchArgs &args, int64_t slotBytes,
-                                      const UnevenShards *uneven) {
+llvm::Expected<LaunchShape> findUncutShape(const Plan &plan, const RankFacts &facts, int64_t rank,
+                                           const LaunchArgs &args, const UnevenShards *uneven) {
   const int64_t chunks = plan.contract.chunks;
   const int64_t count = uneven ? uneven->longest() : args.count;
   if (count < 0)
@@ -241,242 +224,20 @@ llvm::Expected<LaunchShape> findShape(const Plan &plan, const RankFacts &facts, 
     }
   if (uneven && !shape.packed)
     shape.runCount = uneven->paddedCount();
-
-  llvm::Expected<Cut> cut = chooseCut(plan, facts, shape.runCount, slotBytes, args.microBatches);
-  if (!cut)
-    return cut.takeError();
-  shape.cut = *cut;
   return shape;
 }
 
-void RankMemory::takeBlocks(std::vector<Block> &blocks) {
-  for (Block *block : {&scratch, &inStandIn, &outStandIn})
-    if (*block)
-      blocks.push_back(std::exchange(*block, {}));
-}
-
-llvm::Error RankMemory::reserve(Block &block, int64_t bytes) {
-  if (int64_t(block.bytes) >= bytes)
-    return llvm::Error::success();
-  // The old memory goes first: both at once might not fit.
-  if (block)
-    world.release(std::exchange(block, {}), false);
-  llvm::Expected<Block> larger = world.allocate(size_t(bytes));
-  if (!larger)
-    return makeFailure(Failure::Machine, "no memory for {} bytes of scratch: {}", bytes,
-                       llvm::toString(larger.takeError()));
-  block = *larger;
-  return llvm::Error::success();
-}
-
-bool RankMemory::isReachable(const void *address, int64_t bytes, bool read, bool written) const {
-  // A system call for each read costs more than copying so much once.
-  constexpr int64_t worthReading = 32 << 10;
-  return (!read && !written) || world.isMapped(address) ||
-         (world.canRead() && !written && bytes >= worthReading);
-}
-
-llvm::Expected<RankMemory::Bases> RankMemory::placeInPlace(const RankFacts &facts,
-                                                           const LaunchShape &shape,
-                                                           const LaunchArgs &args,
-                                                           int64_t elementBytes) {
-  const int64_t shard = shape.count * elementBytes, pitch = shape.runCount * elementBytes;
-  auto *out = static_cast<char *>(args.out);
-  const bool exact =
-      !shape.isPadded() && isReachable(out, facts.places * shard, facts.inRead || facts.outRead,
-                                       facts.inWritten || facts.outWritten);
-  char *base = nullptr;
-  bool copyIn = facts.needsIn;
-  if (exact && shape.form == Form::InPlace) {
-    base = out - facts.outPosition * shard;
-    copyIn = false;
-  } else if (exact && facts.needsOut && facts.outShards == facts.places) {
-    base = out; // has room for the input, so no stand-in is needed
-  } else if (exact && facts.needsOut && !facts.needsIn && facts.outWidth == facts.outShards) {
-    // Nothing but the places of `out` is touched here: an input does not exist.
-    base = out - facts.outPosition * shard;
-  } else {
-    if (llvm::Error e = reserve(outStandIn, facts.places * pitch))
-      return e;
-    base = outStandIn.data;
-    if (facts.needsOut)
-      result = base + facts.outPosition * pitch;
-  }
-  if (copyIn)
-    copyShards(base + facts.inPosition * pitch, pitch, static_cast<const char *>(args.in), shard,
-               facts.inShards, shard);
-  Bases bases{base, base};
-  if (facts.inWidth == facts.inShards)
-    bases.in += facts.inPosition * pitch;
-  if (facts.outWidth == facts.outShards)
-    bases.out += facts.outPosition * pitch;
-  return bases;
-}
-
-llvm::Expected<RankMemory::Bases> RankMemory::placeRows(const RankFacts &facts,
-                                                        const LaunchShape &shape,
-                                                        const LaunchArgs &args, const Rows &rows,
-                                                        llvm::function_ref<void(char *)> copyIn) {
-  Bases bases;
-  if (facts.needsIn) {
-    // Kernels do not write `in`: it is const for the caller, too.
-    bases.in = const_cast<char *>(static_cast<const char *>(args.in));
-    if (!rows.fitsIn || shape.form == Form::InPlace ||
-        !isReachable(bases.in, rows.callersIn, facts.inRead, facts.inWritten)) {
-      if (llvm::Error e = reserve(inStandIn, rows.kernelsIn))
-        return e;
-      bases.in = inStandIn.data;
-      copyIn(bases.in);
-    }
-  }
-  bases.out = static_cast<char *>(args.out);
-  if (!rows.fitsOut || !facts.needsOut ||
-      !isReachable(bases.out, rows.callersOut, facts.outRead, facts.outWritten)) {
-    // A rank without a result may still collect partial ones for others.
-    if (llvm::Error e = reserve(outStandIn, rows.kernelsOut))
-      return e;
-    bases.out = outStandIn.data;
-    result = facts.needsOut ? bases.out : nullptr;
-  }
-  return bases;
-}
-
-llvm::Expected<RankMemory::Bases> RankMemory::placeDisjoint(const RankFacts &facts,
-                                                            const LaunchShape &shape,
-                                                            const LaunchArgs &args,
-                                                            int64_t elementBytes) {
-  const int64_t shard = shape.count * elementBytes, pitch = shape.runCount * elementBytes;
-  const int64_t inOffset = facts.inWidth != facts.inShards ? facts.inPosition * pitch : 0;
-  const int64_t outOffset = facts.outWidth != facts.outShards ? facts.outPosition * pitch : 0;
-  const Rows rows{facts.inShards * shard,
-                  facts.outShards * shard,
-                  facts.inWidth * pitch,
-                  facts.outWidth * pitch,
-                  !shape.isPadded() && facts.inWidth == facts.inShards,
-                  !shape.isPadded() && facts.outWidth == facts.outShards};
-  llvm::Expected<Bases> bases = placeRows(facts, shape, args, rows, [&](char *to) {
-    copyShards(to + inOffset, pitch, static_cast<const char *>(args.in), shard, facts.inShards,
-               shard);
-  });
-  if (result)
-    result += outOffset;
-  return bases;
-}
-
-/// Copies the shards that differ in where they lie, and initializes what pads them.
-static void copyShards(char *to, const char *from, const std::vector<ShardCopy> &copies,
-                       int64_t elementBytes) {
-  for (const ShardCopy &copy : copies) {
-    char *at = to + copy.to * elementBytes;
-    std::memmove(at, from + copy.from * elementBytes, size_t(copy.length * elementBytes));
-    std::memset(at + copy.length * elementBytes, 0, size_t(copy.pad * elementBytes));
-  }
-}
-
-llvm::Expected<RankMemory::Bases> RankMemory::placeUneven(const RankFacts &facts,
-                                                          const LaunchShape &shape,
-                                                          const LaunchArgs &args, int64_t rank,
-                                                          int64_t elementBytes) {
-  const bool padded = !shape.packed;
-  const CallerRows caller = shape.uneven->callerRows(rank);
-  const KernelRows rows = shape.uneven->kernelRows(rank, padded);
-  const auto *in = static_cast<const char *>(args.in);
-  auto *out = static_cast<char *>(args.out);
-  resultElements = caller.outElements;
-  if (!shape.runInPlace) {
-    const Rows bytes{caller.inElements * elementBytes,
-                     caller.outElements * elementBytes,
-                     rows.inElements * elementBytes,
-                     rows.outElements * elementBytes,
-                     rows.callersIn,
-                     rows.callersOut};
-    llvm::Expected<Bases> bases = placeRows(facts, shape, args, bytes, [&](char *to) {
-      copyShards(to, in, shape.uneven->copyIn(rank, padded, /*larger=*/false), elementBytes);
-    });
-    if (result)
-      resultCopies = shape.uneven->copyOut(rank, padded, /*larger=*/false);
-    return bases;
-  }
-  char *whole = nullptr;
-  if (shape.form == Form::InPlace && shape.packed &&
-      isReachable(out, rows.wholeElements * elementBytes, facts.inRead || facts.outRead,
-                  facts.inWritten || facts.outWritten)) {
-    whole = out - caller.outOffset * elementBytes;
-  } else {
-    if (llvm::Error e = reserve(outStandIn, rows.wholeElements * elementBytes))
-      return e;
-    whole = outStandIn.data;
-    if (facts.needsIn)
-      copyShards(whole, in, shape.uneven->copyIn(rank, padded, /*larger=*/true), elementBytes);
-    if (facts.needsOut) {
-      result = whole;
-      resultCopies = shape.uneven->copyOut(rank, padded, /*larger=*/true);
-    }
-  }
-  return Bases{whole + rows.inBase * elementBytes, whole + rows.outBase * elementBytes};
-}
-
-llvm::Error RankMemory::placeScratch(const Plan &plan, const LaunchShape &shape,
-                                     std::vector<void *> &pointers) {
-  const int64_t chunkBytes = shape.cut.stride * sizeOf(plan.type);
-  int64_t total = 0;
-  for (const BufferPlan &buffer : plan.buffers) {
-    if (buffer.role != Role::Scratch)
-      continue;
-    int64_t size = 0;
-    if (__builtin_mul_overflow(buffer.chunks, chunkBytes, &size) ||
-        size > std::numeric_limits<int64_t>::max() / 2 - total)
-      return makeFailure(Failure::Machine, "no memory for {} scratch chunks of {} elements",
-                         buffer.chunks, shape.cut.stride);
-    total += roundUp(size, int64_t(cacheLine));
-  }
-  if (llvm::Error e = reserve(scratch, total))
-    return e;
-  char *next = scratch.data;
-  for (size_t b = 0; b < plan.buffers.size(); ++b)
-    if (plan.buffers[b].role == Role::Scratch) {
-      pointers[b] = next;
-      next += roundUp(plan.buffers[b].chunks * chunkBytes, int64_t(cacheLine));
-    }
-  return llvm::Error::success();
-}
-
-llvm::Error RankMemory::place(const Plan &plan, const RankFacts &facts, const LaunchShape &shape,
-                              const LaunchArgs &args, int64_t rank, std::vector<void *> &pointers) {
-  result = nullptr;
-  const int64_t bytes = sizeOf(plan.type);
-  llvm::Expected<Bases> bases = shape.uneven       ? placeUneven(facts, shape, args, rank, bytes)
-                                : shape.runInPlace ? placeInPlace(facts, shape, args, bytes)
-                                                   : placeDisjoint(facts, shape, args, bytes);
-  if (!bases)
-    return bases.takeError();
-  pointers.assign(plan.buffers.size(), nullptr);
-  for (size_t b = 0; b < plan.buffers.size(); ++b)
-    if (plan.buffers[b].role != Role::Scratch)
-      pointers[b] = plan.buffers[b].role == Role::In ? bases->in : bases->out;
-  return placeScratch(plan, shape, pointers);
-}
-
-void RankMemory::finish(const Plan &plan, const RankFacts &facts, const LaunchShape &shape,
-                        const LaunchArgs &args, FinishFunction finish) const {
-  if (!facts.needsOut)
-    return;
-  const int64_t bytes = sizeOf(plan.type);
-  const int64_t shard = shape.count * bytes, pitch = shape.runCount * bytes;
-  auto *out = static_cast<char *>(args.out);
-  if (shape.uneven) {
-    if (result)
-      copyShards(out, result, resultCopies, bytes);
-    if (finish)
-      finish(out, out, resultElements, plan.ranks());
-  } else if (finish) {
-    const char *from = result ? result : out;
-    const int64_t step = result ? pitch : shard;
-    for (int64_t s = 0; s < facts.outShards; ++s)
-      finish(out + s * shard, from + s * step, shape.count, plan.ranks());
-  } else if (result) {
-    copyShards(out, shard, result, pitch, facts.outShards, shard);
-  }
+llvm::Expected<LaunchShape> findShape(const Plan &plan, const RankFacts &facts, int64_t rank,
+                                      const LaunchArgs &args, int64_t slotBytes,
+                                      const UnevenShards *uneven) {
+  llvm::Expected<LaunchShape> shape = findUncutShape(plan, facts, rank, args, uneven);
+  if (!shape)
+    return shape;
+  llvm::Expected<Cut> cut = chooseCut(plan, facts, shape->runCount, slotBytes, args.microBatches);
+  if (!cut)
+    return cut.takeError();
+  shape->cut = *cut;
+  return shape;
 }
 
 } // namespace ccl

@@ -9,8 +9,8 @@ namespace ccl {
 RankMember::RankMember(std::shared_ptr<World> world, ControlBlock *control, int64_t rank,
                        std::shared_ptr<Recording> recording)
     : group(std::move(world), control, rank), direct(group.world().canRead()),
-      channels(group.world(), control->slotBytes, rank, group.ranks), memory(group.world()),
-      recording(std::move(recording)) {
+      channels(group.world(), control->slotBytes, rank, group.ranks), memorySource(group.world()),
+      memory(memorySource), recording(std::move(recording)) {
   if (!this->recording)
     return;
   std::vector<int64_t> members;
@@ -336,7 +336,13 @@ llvm::Error RankMember::run(const std::shared_ptr<LoadedProgram> &program, const
     std::atomic_thread_fence(std::memory_order_acquire);
     if (plan->direct && group.hasFailed())
       return group.firstFailure();
-    memory.finish(*plan, facts, *shape, args, program->finish());
+    auto finishRow = [&, function = program->finish()](char *to, const char *from, int64_t n) {
+      function(to, from, n, plan->ranks());
+      return llvm::Error::success();
+    };
+    if (llvm::Error e = memory.finish(*plan, facts, *shape, args,
+                                      program->finish() ? FinishRow(finishRow) : FinishRow()))
+      return e;
   }
   if (recorded)
     recording->recorder.completed(*std::exchange(recorded, std::nullopt));

@@ -16,7 +16,7 @@
 #include "runtime/Channels.h"
 #include "runtime/FlightRecorder.h"
 #include "runtime/Group.h"
-#include "runtime/Launch.h"
+#include "runtime/RankMemory.h"
 
 #include <atomic>
 #include <unordered_map>
@@ -115,6 +115,7 @@ private:
   bool direct;
   std::atomic<bool> busy{false};
   ChannelSet channels;
+  WorldMemory memorySource;
   RankMemory memory;
   std::unordered_map<const LoadedProgram *, Prepared> programs;
   std::vector<Block> symmetric; ///< what allocate() gave out

@@ -1,6 +1,7 @@
 //===- LaunchTest.cpp - Forms, cuts and stand-ins, without threads ----------===//
 #include "runtime/Launch.h"
 #include "runtime/Agreement.h"
+#include "runtime/RankMemory.h"
 #include "test/unit/runtime/Programs.h"
 
 #include <doctest/doctest.h>
@@ -147,7 +148,8 @@ TEST_CASE("cuts without slots and with stages") {
 
 namespace {
 
-const std::shared_ptr<World> heap = createThreadWorld();
+const std::shared_ptr<World> world = createThreadWorld();
+WorldMemory heap(*world);
 
 /// What a kernel would see, and what the caller sees after it. The "kernel" writes
 /// 1000 + i to all of its `out`.
@@ -177,13 +179,13 @@ TEST_CASE("padding copies shard by shard") {
     args.out = inPlace ? in.data() : out.data();
     const Case c = llvm::cantFail(analyse(plan, 1, args.in, args.out, 5));
     CHECK(c.shape.runCount == 8);
-    RankMemory memory(*heap);
+    RankMemory memory(heap);
     const Placed placed = place(memory, plan, c, args);
     for (int64_t i = 0; i < 24; ++i)
       CHECK(placed.in[i] == (i % 8 < 5 ? i / 8 * 5 + i % 8 : 0));
     for (int32_t i = 0; i < 24; ++i)
       placed.out[i] = 1000 + i;
-    memory.finish(plan, c.facts, c.shape, args, nullptr);
+    llvm::cantFail(memory.finish(plan, c.facts, c.shape, args, nullptr));
     const auto *result = static_cast<const int32_t *>(args.out);
     for (int32_t i = 0; i < 15; ++i)
       CHECK(result[i] == 1000 + i / 5 * 8 + i % 5);
@@ -197,7 +199,7 @@ TEST_CASE("a program that rests partial results in `out` gets a wide one") {
   LaunchArgs args;
   args.in = in.data();
   args.count = 4;
-  RankMemory memory(*heap);
+  RankMemory memory(heap);
   // Out of place: a stand-in; the result comes from this rank's shard of it.
   args.out = out.data();
   Case c = llvm::cantFail(analyse(plan, 2, args.in, args.out, 4));
@@ -205,7 +207,7 @@ TEST_CASE("a program that rests partial results in `out` gets a wide one") {
   CHECK(placed.in == in.data());
   for (int32_t i = 0; i < 12; ++i)
     placed.out[i] = 1000 + i;
-  memory.finish(plan, c.facts, c.shape, args, nullptr);
+  llvm::cantFail(memory.finish(plan, c.facts, c.shape, args, nullptr));
   CHECK(out == std::vector<int32_t>{1008, 1009, 1010, 1011});
   CHECK(in == std::vector<int32_t>(12, 7));
   // In place: the caller's buffer is that wide.
@@ -227,7 +229,7 @@ TEST_CASE("only what is needed is copied") {
   // All-gather, only in place proved: `out` has room for the input.
   Plan plan = planOf(Collective::AllGather, 4, 1);
   plan.disjointProved = false;
-  RankMemory memory(*heap);
+  RankMemory memory(heap);
   Case c = llvm::cantFail(analyse(plan, 2, args.in, args.out, 10));
   Placed placed = place(memory, plan, c, args);
   CHECK(placed.out == out.data());
@@ -263,10 +265,33 @@ TEST_CASE("scratch is cut by the stride and starts on cache lines") {
   args.in = args.out = memory.data();
   args.count = 39;
   const Case c = llvm::cantFail(analyse(plan, 0, args.in, args.out, 39));
-  RankMemory rankMemory(*heap);
+  RankMemory rankMemory(heap);
   std::vector<void *> pointers;
   llvm::cantFail(rankMemory.place(plan, c.facts, c.shape, args, 0, pointers));
   CHECK(c.shape.cut.stride == 16);
   CHECK(reinterpret_cast<uintptr_t>(pointers[2]) % 64 == 0);
   CHECK(static_cast<char *>(pointers[3]) - static_cast<char *>(pointers[2]) == 3 * 16 * 4);
+}
+
+TEST_CASE("every instance has scratch of its own") {
+  Plan plan = planOf(Collective::AllReduce, 4, 4);
+  plan.buffers.push_back({"t", Role::Scratch, 3});
+  plan.buffers.push_back({"u", Role::Scratch, 1});
+  std::vector<int32_t> memory(40);
+  LaunchArgs args;
+  args.in = args.out = memory.data();
+  args.count = 39;
+  Case c = llvm::cantFail(analyse(plan, 0, args.in, args.out, 39));
+  c.shape.instances = 3;
+  RankMemory rankMemory(heap);
+  std::vector<void *> pointers;
+  llvm::cantFail(rankMemory.place(plan, c.facts, c.shape, args, 0, pointers));
+  CHECK(rankMemory.scratchPitch() == 4 * 16 * 4);
+  std::memset(pointers[2], 1, size_t(3 * rankMemory.scratchPitch()));
+  std::vector<Block> blocks;
+  rankMemory.takeBlocks(blocks);
+  REQUIRE(blocks.size() == 1);
+  CHECK(blocks[0].data == pointers[2]);
+  CHECK(int64_t(blocks[0].bytes) >= 3 * rankMemory.scratchPitch());
+  heap.release(blocks[0]);
 }

@@ -1,0 +1,212 @@
+//===- ShimCompile.cpp ------------------------------------------------------===//
+#include "codegen/cuda/ShimCompile.h"
+
+#include "llvm/ADT/ScopeExit.h"
+#include "llvm/ADT/SmallString.h"
+#include "llvm/Support/FileSystem.h"
+#include "llvm/Support/MemoryBuffer.h"
+#include "llvm/Support/Path.h"
+#include "llvm/Support/Program.h"
+#include "llvm/Support/raw_ostream.h"
+
+#include <fmt/ranges.h>
+
+#include <csignal>
+#include <cstring>
+#include <fcntl.h>
+#include <spawn.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <thread>
+#include <unistd.h>
+#include <vector>
+
+extern char **environ;
+
+using namespace llvm;
+
+namespace ccl {
+
+template <typename... T>
+static Error failure(fmt::format_string<T...> format, T &&...values) {
+  return createStringError(inconvertibleErrorCode(),
+                           fmt::format(format, std::forward<T>(values)...));
+}
+
+//===----------------------------------------------------------------------===//
+// Which compiler
+//===----------------------------------------------------------------------===//
+
+Expected<ShimCompiler> ShimCompiler::find(StringRef command, StringRef sanitizer) {
+  ShimCompiler compiler;
+  compiler.sanitizer = sanitizer.str();
+  const std::vector<std::string> names =
+      command.empty() ? std::vector<std::string>{"clang++-19", "clang++", "g++", "c++"}
+                      : std::vector{command.str()};
+  for (const std::string &name : names)
+    if (ErrorOr<std::string> found = sys::findProgramByName(name)) {
+      compiler.path = std::move(*found);
+      break;
+    }
+  if (compiler.path.empty() && command.empty())
+    return failure("no C++ compiler for the shim: none of {} is in PATH; install one (Debian: "
+                   "clang-19 or g++), or name it in CCL_SHIM_CXX",
+                   fmt::join(names, ", "));
+  if (compiler.path.empty())
+    return failure("CCL_SHIM_CXX={}: there is no such program", command.str());
+  // A stat says which version it is, and is a hundred times faster than to ask.
+  SmallString<128> real;
+  struct stat status;
+  if (sys::fs::real_path(compiler.path, real) || stat(real.c_str(), &status) != 0)
+    return failure("{}: {}", compiler.path, std::strerror(errno));
+  compiler.version = fmt::format("{} {} {}.{}", real.str().str(), status.st_size,
+                                 status.st_mtim.tv_sec, status.st_mtim.tv_nsec);
+  return compiler;
+}
+
+/// Rounding and aliasing are those of the GPU: no fused products, and the same bytes may be seen
+/// as numbers of several sizes. Hidden symbols are never shared between images.
+static std::vector<std::string> flags(StringRef sanitizer) {
+  std::vector<std::string> flags = {"-xc++",
+                                    "-std=c++20",
+                                    "-O1",
+                                    "-fPIC",
+                                    "-shared",
+                                    "-w",
+                                    "-fvisibility=hidden",
+                                    "-fno-strict-aliasing",
+                                    "-ffp-contract=off",
+                                    "-fno-exceptions",
+                                    "-fno-rtti"};
+  if (!sanitizer.empty())
+    flags.push_back("-fsanitize=" + sanitizer.str());
+  return flags;
+}
+
+std::string ShimCompiler::identity() const {
+  return fmt::format("shim {} {}", version, fmt::join(flags(sanitizer), " "));
+}
+
+//===----------------------------------------------------------------------===//
+// Running it
+//===----------------------------------------------------------------------===//
+
+/// A folder that nobody else may enter, and that goes with all that is in it.
+class TemporaryFolder {
+public:
+  static Expected<TemporaryFolder> create() {
+    SmallString<128> pattern;
+    sys::path::system_temp_directory(/*ErasedOnReboot=*/true, pattern);
+    sys::path::append(pattern, "ccl-shim-XXXXXX");
+    if (!mkdtemp(pattern.data()))
+      return failure("cannot create a folder {}: {}", pattern.str().str(), std::strerror(errno));
+    return TemporaryFolder(pattern.str().str());
+  }
+  TemporaryFolder(TemporaryFolder &&other) noexcept : path(std::exchange(other.path, "")) {}
+  TemporaryFolder(const TemporaryFolder &) = delete;
+  TemporaryFolder &operator=(const TemporaryFolder &) = delete;
+  ~TemporaryFolder() {
+    if (!path.empty())
+      sys::fs::remove_directories(path);
+  }
+  std::string file(StringRef name) const { return path + "/" + name.str(); }
+
+private:
+  explicit TemporaryFolder(std::string path) : path(std::move(path)) {}
+  std::string path;
+};
+
+/// Its processes are a group of their own, so that none outlives the limit. stdout and stderr go
+/// to `log`.
+static Expected<pid_t> spawn(const std::vector<std::string> &command, const std::string &log) {
+  std::vector<char *> arguments;
+  for (const std::string &word : command)
+    arguments.push_back(const_cast<char *>(word.c_str()));
+  arguments.push_back(nullptr);
+  posix_spawn_file_actions_t actions;
+  posix_spawnattr_t attributes;
+  posix_spawn_file_actions_init(&actions);
+  posix_spawnattr_init(&attributes);
+  posix_spawn_file_actions_addopen(&actions, 0, "/dev/null", O_RDONLY, 0);
+  posix_spawn_file_actions_addopen(&actions, 1, log.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600);
+  posix_spawn_file_actions_adddup2(&actions, 1, 2);
+  // Signals as a program finds them: a caller may block or ignore some.
+  sigset_t none, standard;
+  sigemptyset(&none);
+  sigemptyset(&standard);
+  for (int number : {SIGCHLD, SIGPIPE, SIGTERM, SIGINT})
+    sigaddset(&standard, number);
+  posix_spawnattr_setsigmask(&attributes, &none);
+  posix_spawnattr_setsigdefault(&attributes, &standard);
+  posix_spawnattr_setpgroup(&attributes, 0);
+  posix_spawnattr_setflags(&attributes,
+                           POSIX_SPAWN_SETPGROUP | POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
+  pid_t child = 0;
+  const int error =
+      posix_spawn(&child, arguments[0], &actions, &attributes, arguments.data(), environ);
+  posix_spawn_file_actions_destroy(&actions);
+  posix_spawnattr_destroy(&attributes);
+  if (error != 0)
+    return failure("cannot start {}: {}", command[0], std::strerror(error));
+  return child;
+}
+
+/// "" if it ended well, else how it ended.
+static std::string await(pid_t child, std::chrono::seconds limit) {
+  const auto deadline = std::chrono::steady_clock::now() + limit;
+  int status = 0;
+  while (true) {
+    const pid_t ended = waitpid(child, &status, WNOHANG);
+    if (ended == child)
+      break;
+    // Somebody may reap all children of the process: then its output tells.
+    if (ended < 0 && errno != EINTR)
+      return errno == ECHILD ? "" : std::strerror(errno);
+    if (std::chrono::steady_clock::now() > deadline) {
+      kill(-child, SIGKILL);
+      waitpid(child, &status, 0);
+      return fmt::format("ended after {} s, its limit", limit.count());
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(2));
+  }
+  if (WIFSIGNALED(status))
+    return fmt::format("died by signal {}", WTERMSIG(status));
+  return WEXITSTATUS(status) == 0 ? "" : fmt::format("exit status {}", WEXITSTATUS(status));
+}
+
+static std::string readText(const std::string &file) {
+  ErrorOr<std::unique_ptr<MemoryBuffer>> buffer = MemoryBuffer::getFile(file);
+  return buffer ? (*buffer)->getBuffer().str() : "";
+}
+
+Expected<std::string> ShimCompiler::compile(StringRef source, std::chrono::seconds limit) const {
+  Expected<TemporaryFolder> folder = TemporaryFolder::create();
+  if (!folder)
+    return folder.takeError();
+  const std::string input = folder->file("program.cu"), output = folder->file("program.so"),
+                    log = folder->file("log");
+  std::error_code error;
+  raw_fd_ostream stream(input, error, sys::fs::CD_CreateAlways);
+  stream << source;
+  stream.close();
+  if (!error)
+    error = stream.error();
+  stream.clear_error();
+  if (error)
+    return failure("cannot write {}: {}", input, error.message());
+  std::vector<std::string> command = {path};
+  for (std::string &flag : flags(sanitizer))
+    command.push_back(std::move(flag));
+  command.insert(command.end(), {"-o", output, input});
+  Expected<pid_t> child = spawn(command, log);
+  if (!child)
+    return child.takeError();
+  const std::string why = await(*child, limit);
+  std::string image = readText(output);
+  if (!why.empty() || image.empty())
+    return failure("{}: {}\n{}", path, why.empty() ? "wrote no image" : why,
+                   StringRef(readText(log)).rtrim().str());
+  return image;
+}
+
+} // namespace ccl

@@ -1,0 +1,31 @@
+//===- ShimCompile.h - Kernels for this machine's processor ---------------------===//
+#pragma once
+
+#include "llvm/ADT/StringRef.h"
+#include "llvm/Support/Error.h"
+
+#include <chrono>
+#include <string>
+
+namespace ccl {
+
+class ShimCompiler {
+public:
+  /// `command` is a C++ compiler's name or path, or "": the first of clang++-19, clang++, g++
+  /// and c++ that is found. `sanitizer`: "", "address", "thread".
+  static llvm::Expected<ShimCompiler> find(llvm::StringRef command, llvm::StringRef sanitizer);
+
+  /// All that the same source could get another image from, as text.
+  std::string identity() const;
+
+  /// `source`, which includes nothing but the system's headers, as a shared object that exports
+  /// what device/shim.h says. The error is the compiler's output, or that it took longer than
+  /// `limit`. From any thread; no file is left.
+  llvm::Expected<std::string> compile(llvm::StringRef source,
+                                      std::chrono::seconds limit = std::chrono::seconds(120)) const;
+
+private:
+  std::string path, version, sanitizer;
+};
+
+} // namespace ccl

@@ -1,0 +1,223 @@
+//===- ShimTest.cpp - Kernels as C++ of this machine ------------------------------===//
+#include "codegen/cuda/Embedded.h"
+#include "codegen/cuda/ShimCompile.h"
+#include "test/unit/codegen/Folder.h"
+
+#include <doctest/doctest.h>
+
+#include <chrono>
+#include <dlfcn.h>
+#include <filesystem>
+#include <fstream>
+#include <sys/mman.h>
+#include <thread>
+#include <unistd.h>
+
+namespace fs = std::filesystem;
+
+namespace ccl::test {
+namespace {
+
+using Entry = int (*)(int what, void **params, unsigned block, unsigned blocks, size_t *sizes);
+
+ShimCompiler compiler() {
+  llvm::Expected<ShimCompiler> found = ShimCompiler::find("", CCL_SANITIZE);
+  REQUIRE_MESSAGE(found, llvm::toString(found.takeError()));
+  return *found;
+}
+
+/// An image in this process.
+class Image {
+public:
+  explicit Image(const std::string &kernels) {
+    llvm::Expected<std::string> image = compiler().compile(std::string(cudaShimText) + kernels);
+    REQUIRE_MESSAGE(image, llvm::toString(image.takeError()));
+    const int file = memfd_create("image", MFD_CLOEXEC);
+    REQUIRE(::write(file, image->data(), image->size()) == ssize_t(image->size()));
+    handle = dlopen(("/proc/self/fd/" + std::to_string(file)).c_str(), RTLD_NOW | RTLD_LOCAL);
+    REQUIRE_MESSAGE(handle, dlerror());
+    close(file);
+  }
+  Image(const Image &) = delete;
+  Image &operator=(const Image &) = delete;
+  ~Image() { dlclose(handle); }
+  Entry entry(const char *name) const {
+    void *address = dlsym(handle, name);
+    REQUIRE_MESSAGE(address, dlerror());
+    return reinterpret_cast<Entry>(address);
+  }
+  bool exports(const char *name) const { return dlsym(handle, name) != nullptr; }
+
+private:
+  void *handle = nullptr;
+};
+
+TEST_CASE("parameters, blocks and shared memory") {
+  Image image(R"(
+    struct Big { long long words[5]; };
+    __shared__ int own;
+    extern "C" __global__ void __launch_bounds__(512)
+        fill(int *to, const __grid_constant__ Big big, char add) {
+      using namespace ccl::cuda;
+      own = blockIndex();
+      syncBlock();
+      to[blockIndex()] = own * 1000 + int(big.words[4]) + add + 100 * blockCount();
+    }
+    extern "C" __global__ void nothing() {}
+    CCL_EXPORT(fill)
+    CCL_EXPORT(nothing)
+  )");
+  const Entry fill = image.entry("fill_shim");
+  size_t sizes[3] = {};
+  CHECK(fill(0, nullptr, 0, 0, nullptr) == 3);
+  CHECK(fill(0, nullptr, 0, 0, sizes) == 3);
+  CHECK(sizes[0] == sizeof(int *));
+  CHECK(sizes[1] == 40);
+  CHECK(sizes[2] == 1);
+  int result[3] = {}, *to = result;
+  int64_t big[5] = {0, 0, 0, 0, 7};
+  char add = 2;
+  void *params[] = {&to, big, &add};
+  std::vector<std::thread> threads;
+  for (unsigned block = 0; block < 3; ++block)
+    threads.emplace_back([&, block] { fill(1, params, block, 3, nullptr); });
+  for (std::thread &thread : threads)
+    thread.join();
+  for (int block = 0; block < 3; ++block)
+    CHECK(result[block] == 1000 * block + 309);
+  CHECK(fill(2, params, 0, 1, nullptr) == -1);
+  CHECK(image.entry("nothing_shim")(0, nullptr, 0, 0, nullptr) == 0);
+  CHECK(image.entry("nothing_shim")(1, nullptr, 0, 1, nullptr) == 0);
+  CHECK(!image.exports("fill")); // images share no names
+}
+
+/// A sends n words to B through one line, again and again; each says when it has got one.
+const char *const wires = R"(
+  using u64 = unsigned long long;
+  using namespace ccl::cuda;
+  extern "C" __global__ void ll(char *line, u64 *freed, u64 n, u64 *sum) {
+    for (u64 i = 0; i < n; ++i) {
+      const unsigned flag = unsigned(2 * i + 1);
+      if (blockIndex() == 0) {
+        while (loadAcquire(freed) < i)
+          relax();
+        storeLine(line, i * 0x100000001ull, flag);
+      } else {
+        u64 word;
+        while (!loadLine(line, flag, word))
+          relax();
+        *sum += word;
+        storeRelease(freed, i + 1);
+      }
+    }
+  }
+  extern "C" __global__ void ll128(char *line, u64 *freed, u64 n, u64 *sum) {
+    for (u64 i = 0; i < n; ++i)
+      if (blockIndex() == 0) {
+        while (loadAcquire(freed) < i)
+          relax();
+        for (int lane = 0; lane < 16; ++lane)
+          storeWord(line, lane, lane == 15 ? i + 1 : i * 16 + lane);
+      } else {
+        for (int lane = 0; lane < 16; ++lane) {
+          u64 word;
+          while (!loadWord(line, lane, i + 1, word))
+            relaxLong();
+          *sum += lane < 15 ? word : 0;
+        }
+        storeRelease(freed, i + 1);
+      }
+  }
+  CCL_EXPORT(ll)
+  CCL_EXPORT(ll128)
+)";
+
+uint64_t sumOver(Entry kernel, uint64_t n) {
+  alignas(128) uint64_t line[16] = {};
+  uint64_t freed = 0, sum = 0;
+  uint64_t *freedAt = &freed, *sumAt = &sum;
+  void *lineAt = line;
+  void *params[] = {&lineAt, &freedAt, &n, &sumAt};
+  std::thread sender([&] { kernel(1, params, 0, 2, nullptr); });
+  kernel(1, params, 1, 2, nullptr);
+  sender.join();
+  return sum;
+}
+
+TEST_CASE("data with flags arrives whole") {
+  Image image(wires);
+  const uint64_t n = 3000;
+  CHECK(sumOver(image.entry("ll_shim"), n) == n * (n - 1) / 2 * 0x100000001ull);
+  uint64_t expected = 0;
+  for (uint64_t i = 0; i < n; ++i)
+    for (uint64_t lane = 0; lane < 15; ++lane)
+      expected += i * 16 + lane;
+  CHECK(sumOver(image.entry("ll128_shim"), n) == expected);
+}
+
+TEST_CASE("what is wrong with a source or a compiler is said, and nothing is left") {
+  const Folder folder;
+  setenv("TMPDIR", folder.path.c_str(), 1);
+  llvm::Expected<std::string> image = compiler().compile("#line 3 \"ccl.cuh\"\nint x = nothing;\n");
+  REQUIRE(!image);
+  const std::string why = llvm::toString(image.takeError());
+  CHECK_MESSAGE(why.find("ccl.cuh:3:") != why.npos, why);
+  CHECK_MESSAGE(why.find("exit status 1") != why.npos, why);
+
+  llvm::Expected<ShimCompiler> absent = ShimCompiler::find("no-such-compiler", "");
+  REQUIRE(!absent);
+  CHECK(llvm::toString(absent.takeError()) ==
+        "CCL_SHIM_CXX=no-such-compiler: there is no such program");
+  CHECK(fs::is_empty(folder.path));
+  unsetenv("TMPDIR");
+}
+
+TEST_CASE("a compiler that hangs is ended") {
+  const Folder folder;
+  const fs::path script = folder.path / "slow";
+  std::ofstream(script) << "#!/bin/sh\nsleep 600 & wait\n";
+  fs::permissions(script, fs::perms::owner_all);
+  llvm::Expected<ShimCompiler> slow = ShimCompiler::find(script.string(), "");
+  REQUIRE(slow);
+  const auto start = std::chrono::steady_clock::now();
+  llvm::Expected<std::string> image = slow->compile("", std::chrono::seconds(1));
+  REQUIRE(!image);
+  CHECK(llvm::toString(image.takeError()).find("ended after 1 s, its limit") != std::string::npos);
+  CHECK(std::chrono::steady_clock::now() - start < std::chrono::seconds(20));
+}
+
+TEST_CASE("another compiler is another identity") {
+  const Folder folder;
+  const fs::path script = folder.path / "c++";
+  std::ofstream(script) << "#!/bin/sh\n";
+  fs::permissions(script, fs::perms::owner_all);
+  llvm::Expected<ShimCompiler> other = ShimCompiler::find(script.string(), CCL_SANITIZE);
+  REQUIRE(other);
+  CHECK(other->identity() != compiler().identity());
+  CHECK(compiler().identity() == compiler().identity());
+}
+
+TEST_CASE("a source becomes one that needs no file") {
+  const std::string source = "#define CCL_CHUNKS 4\n\n#include \"ccl.cuh\"\nint last;\n";
+  const std::string device = selfContained(source, CudaDialect::Device),
+                    shim = selfContained(source, CudaDialect::Shim);
+  CHECK(device.find("#line 1 \"program.cu\"\n#define CCL_CHUNKS 4\n\n#line 1 \"CudaAbi.h\"\n") ==
+        0);
+  CHECK(device.ends_with("#line 4 \"program.cu\"\nint last;\n"));
+  CHECK(device.find("#include") == device.npos);
+  CHECK(device.find("#pragma once") == device.npos);
+  CHECK(shim.find("#line 1 \"shim.h\"\n") != shim.npos);
+  // Line 2 of each header is where the file has it.
+  for (std::string_view text : {cudaAbiText, cudaHeaderText})
+    CHECK(device.find(text.substr(0, 200)) != device.npos);
+}
+
+TEST_CASE("the library has the headers as they are") {
+  auto read = [](const char *path) { return contentOf(fs::path(CCL_ROOT) / path); };
+  CHECK(cudaAbiText == read("runtime/plan/CudaAbi.h"));
+  CHECK(cudaHeaderText == read("codegen/cuda/device/ccl.cuh"));
+  CHECK(cudaShimText == read("codegen/cuda/device/shim.h"));
+}
+
+} // namespace
+} // namespace ccl::test

@@ -35,6 +35,7 @@ void buildLoweringPipeline(OpPassManager &pm, const LoweringOptions &options) {
   CclProjectToRanksOptions project;
   project.rank = options.rank;
   project.slots = options.slots;
+  project.protocol = options.protocol;
   pm.addPass(createCclProjectToRanks(project));
   pm.addPass(createCclPruneSync());
   if (options.fuse)
@@ -68,6 +69,9 @@ struct PipelineOptions : PassPipelineOptions<PipelineOptions> {
                           llvm::cl::init("auto")};
   Option<int64_t> slots{*this, "slots", llvm::cl::desc("slots of data channels"),
                         llvm::cl::init(4)};
+  Option<std::string> protocol{*this, "protocol",
+                               llvm::cl::desc("of data channels: simple, ll or ll128"),
+                               llvm::cl::init("simple")};
   Option<bool> fuse{*this, "fuse", llvm::cl::desc("fuse transfers"), llvm::cl::init(true)};
 
   LoweringOptions get() const {
@@ -82,6 +86,7 @@ struct PipelineOptions : PassPipelineOptions<PipelineOptions> {
     options.via = via;
     options.slots = slots;
     options.fuse = fuse;
+    options.protocol = protocol;
     return options;
   }
 };

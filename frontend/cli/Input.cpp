@@ -44,6 +44,11 @@ void addLoweringOptions(CLI::App &command, LoweringFlags &flags) {
         bool good = !llvm::StringRef(text).getAsInteger(10, slots) && slots > 0 && slots <= 1024;
         return good ? std::string() : "expected 1 to 1024 slots, got " + text;
       });
+  command
+      .add_option("--protocol", flags.protocol,
+                  "of every data channel, on GPUs: simple, ll, ll128 (default simple, or as the "
+                  "programs of FILE say)")
+      ->check(CLI::IsMember({"simple", "ll", "ll128"}));
   command.add_flag("--no-fuse", flags.noFuse, "leave every move a transfer of its own");
 }
 
@@ -267,11 +272,15 @@ int Input::checkRanks(size_t index, AlgorithmOp algorithm) {
   return Fine;
 }
 
-/// Programs that need no lowering have slots already.
-static void setSlots(mlir::ModuleOp module, int64_t slots) {
+/// Programs that need no lowering have channels already.
+static void setChannels(mlir::ModuleOp module, const LoweringFlags &flags) {
   module.walk([&](ChannelOp channel) {
-    if (channel.getSlots())
-      channel.setSlots(uint64_t(slots));
+    if (!channel.getSlots())
+      return;
+    if (flags.slots)
+      channel.setSlots(uint64_t(*flags.slots));
+    if (!flags.protocol.empty())
+      channel.setProtocol(*symbolizeProtocol(flags.protocol));
   });
 }
 
@@ -280,6 +289,8 @@ int Input::instantiate(size_t index, Instance &instance) {
   instance.lowering.via = flags.via;
   instance.lowering.slots = flags.slots.value_or(2);
   instance.lowering.fuse = !flags.noFuse;
+  if (!flags.protocol.empty())
+    instance.lowering.protocol = flags.protocol;
   if (generator)
     return generate(index, instance);
   // The last one may have it.
@@ -289,8 +300,8 @@ int Input::instantiate(size_t index, Instance &instance) {
   if (mlir::failed(algorithm))
     return session->refused();
   instance.algorithm = algorithm->getSymName().str();
-  if (flags.slots && algorithm->getLowered())
-    setSlots(*instance.module, *flags.slots);
+  if (algorithm->getLowered())
+    setChannels(*instance.module, flags);
   if (int status = bindSizes(index, *algorithm, instance.lowering.sizes))
     return status;
   if (instance.lowering.sizes.empty()) {

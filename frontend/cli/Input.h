@@ -30,10 +30,11 @@ struct InputOptions {
 void addInputOptions(CLI::App &command, InputOptions &options,
                      std::vector<std::string> *files = nullptr);
 
-/// How the algorithm is lowered: --via, --slots, --no-fuse.
+/// How the algorithm is lowered: --via, --slots, --protocol, --no-fuse.
 struct LoweringFlags {
   std::string via;              ///< "": what CCL_VIA says
   std::optional<int64_t> slots; ///< of every data channel; default 2, or as the programs say
+  std::string protocol;         ///< of every data channel; "": simple, or as the programs say
   bool noFuse = false;
 };
 void addLoweringOptions(CLI::App &command, LoweringFlags &flags);

@@ -46,6 +46,11 @@ struct ProjectToRanks : impl::CclProjectToRanksBase<ProjectToRanks> {
     SmallVector<ProgramOp> programs;
     const AgentPairs pairs(algorithm);
     const int64_t enough = std::max<int64_t>(slots, getSlots(algorithm));
+    const std::optional<Protocol> known = symbolizeProtocol(protocol);
+    if (!known)
+      return algorithm.emitError() << "ccl-project-to-ranks: a protocol is simple, ll or ll128, "
+                                      "not '"
+                                   << protocol << "'";
     constexpr uint64_t most = (1 << 20) / AgentPairs::channelsOfMove; // as of ccl.channel
     if (pairs.end() > most)
       return algorithm.emitOpError()
@@ -54,7 +59,7 @@ struct ProjectToRanks : impl::CclProjectToRanksBase<ProjectToRanks> {
     while (!work.empty()) {
       SmallVector<int64_t> ranks = std::move(work.back());
       work.pop_back();
-      Projector projector(algorithm, pairs, ranks, enough, maxOps);
+      Projector projector(algorithm, pairs, ranks, enough, *known, maxOps);
       std::string name = freeName(algorithm.getSymName() + ".r" + Twine(ranks.front()));
       Control control = projector.run(name);
       if (control == Control::Done) {

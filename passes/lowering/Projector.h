@@ -60,9 +60,9 @@ private:
 class Projector {
 public:
   Projector(AlgorithmOp algorithm, const AgentPairs &pairs, llvm::ArrayRef<int64_t> ranks,
-            int64_t slots, int64_t maxOps)
+            int64_t slots, Protocol protocol, int64_t maxOps)
       : algorithm(algorithm), pairs(pairs), context(algorithm.getContext()), ranks(ranks),
-        slots(slots), maxOps(maxOps) {}
+        slots(slots), protocol(protocol), maxOps(maxOps) {}
 
   /// Writes `program` behind the algorithm. Unless the answer is Done it is unfinished
   /// and to be erased.
@@ -153,7 +153,9 @@ private:
   const AgentPairs &pairs;
   mlir::MLIRContext *context;
   llvm::ArrayRef<int64_t> ranks;
-  int64_t slots, maxOps, emitted = 0, arrivals = 0;
+  int64_t slots;
+  Protocol protocol; ///< of channels with slots
+  int64_t maxOps, emitted = 0, arrivals = 0;
   int64_t step = 0; ///< of the algorithm, if its loops are unrolled
 
   IndexSpace space;

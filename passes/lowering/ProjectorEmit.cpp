@@ -211,7 +211,7 @@ Value Projector::channel(Direction direction, AffineExpr peer, int64_t tag, int6
   AffineMap map = makeMap(peer, space.values(), operands, context);
   auto create = [&](OpBuilder &at) -> Value {
     return at.create<ChannelOp>(loc, ChannelType::get(context), direction, map, operands, tag,
-                                channelSlots, Protocol::Simple);
+                                channelSlots, channelSlots > 0 ? protocol : Protocol::Simple);
   };
   if (!llvm::all_of(operands, [&](Value v) { return v == program.getMe(); }))
     return create(b);

@@ -13,20 +13,16 @@ using llvm::Error;
 
 namespace ccl::cli {
 
+int64_t launchesWithin(double budgetUs, double launchUs, int64_t most) {
+  return std::clamp<int64_t>(int64_t(budgetUs / std::max(launchUs, 0.01)), 1, most);
+}
+
 namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// nccl-tests' defaults, and how long they may take for one size in one form.
-constexpr int64_t defaultIterations = 20, defaultWarmup = 5;
-constexpr double iterationBudgetUs = 120e3, warmupBudgetUs = 30e3;
-
 double microsecondsSince(Clock::time_point start) {
   return std::chrono::duration<double, std::micro>(Clock::now() - start).count();
-}
-
-int64_t launchesWithin(double budgetUs, double launchUs, int64_t most) {
-  return std::clamp<int64_t>(int64_t(budgetUs / std::max(launchUs, 0.01)), 1, most);
 }
 
 /// The work of one rank.

@@ -27,6 +27,12 @@ struct Measurement {
   int64_t wrong = 0; ///< wrong elements, of all ranks, and damaged elements of red zones
 };
 
+// nccl-tests' defaults, and how long they may take for one size in one form.
+constexpr int64_t defaultIterations = 20, defaultWarmup = 5;
+constexpr double iterationBudgetUs = 120e3, warmupBudgetUs = 30e3;
+/// As many launches of `launchUs` as fit, at least one, at most `most`.
+int64_t launchesWithin(double budgetUs, double launchUs, int64_t most);
+
 /// Bytes that the buffers of all ranks take for shards of these lengths; the largest number
 /// if that is too small for them.
 int64_t bytesNeeded(const Workload &workload, const Lengths &lengths, bool outOfPlace);

@@ -71,6 +71,8 @@ struct FailureReport {
   unsigned claimed = 0;
   unsigned written = 0; ///< all below is there
   int rank = -1, peer = -1, agent = -1, instance = -1;
+  int plan = -1, reserved = 0; ///< LaunchHead::plan
+  long long launch = 0;        ///< launches of that rank before this one
   /// Of the program, or a barrier of the launch: -1 entry, -2 between micro-batches, -3 exit.
   long long instruction = 0, microBatch = 0;
   int channelTo = 0, numSlots = 0;
@@ -110,7 +112,9 @@ struct LaunchHead {
   long long microBatches = 1; ///< every chunk is cut into so many slices: 1 << batchShift
   long long stride = 0;       ///< elements between chunks in scratch and in a slot
   long long timeoutNs = 0;    ///< of a wait; 0: none
-  ChannelEnd *ends = nullptr; ///< [instance * numEnds + e]
+  /// [instance * numEnds + e]: the ends that the program uses. They are shared with other
+  /// programs of the communicator and stay where they are.
+  ChannelEnd *const *ends = nullptr;
   const int *endOf = nullptr; ///< [family * ranks + peer]: e, or -1
   const Shard *const *shards = nullptr; ///< see KernelArgs::shards; null: all are `count` long
   RankSync *sync = nullptr;
@@ -120,8 +124,12 @@ struct LaunchHead {
   int numEnds = 0;
   int instances = 1;
   int agents = 1;  ///< of this rank: blocks of an instance
-  int program = 0; ///< which of the kernel's programs this rank executes
+  /// Which of the kernel's programs this rank executes. -1: none; its blocks (of one agent) only take
+  /// part in barriers and count the launch.
+  int program = 0;
   int batchShift = 0;
+  int plan = -1; ///< the communicator's number of the plan, for reports
+  int reserved = 0;
 };
 
 /// Bits of a kernel's `barriers`: what the proof of a program asks for.

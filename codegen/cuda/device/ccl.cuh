@@ -320,7 +320,7 @@ struct Stream {
 /// The same for all threads.
 struct BlockState {
   const Launch *launch;
-  ChannelEnd *ends;
+  bool copied; ///< the ends are in `copies`
   i64 me, batch, epoch;
   int instance, agent;
   Stream streams[CCL_OPERANDS > 0 ? CCL_OPERANDS : 1];
@@ -336,8 +336,16 @@ struct Block {
 };
 
 struct Channel {
-  int end; ///< index into state.ends
+  int end; ///< see endAt
 };
+
+/// End e of this instance.
+__device__ __forceinline__ ChannelEnd *const &sharedEnd(int e) {
+  return state.launch->ends[i64(state.instance) * state.launch->numEnds + e];
+}
+__device__ __forceinline__ ChannelEnd &endAt(int e) {
+  return state.copied ? state.copies[e] : *sharedEnd(e);
+}
 
 __device__ __forceinline__ Channel channel(int family, i64 peer) {
   return {state.launch->endOf[i64(family) * state.launch->ranks + peer]};
@@ -385,6 +393,8 @@ __device__ __noinline__ void giveUp(const Awaited &what, u64 expected, u64 found
   report.rank = int(state.me);
   report.peer = what.peer;
   report.agent = state.agent;
+  report.plan = state.launch->plan;
+  report.launch = state.epoch;
   report.instance = state.instance;
   report.instruction = what.instruction;
   report.microBatch = state.batch;
@@ -441,7 +451,7 @@ __device__ __noinline__ void signalAll(const Channel (&channels)[n]) {
 #pragma unroll
   for (int i = 0; i < n; ++i)
     if (threadIndex() == i % threads) {
-      ChannelEnd &end = state.ends[channels[i].end];
+      ChannelEnd &end = endAt(channels[i].end);
       storeRelease(end.depart, end.next + 1);
       advance(end, channels[i].end);
     }
@@ -473,7 +483,7 @@ __device__ __noinline__ bool waitAll(i64 instruction, const Channel (&channels)[
 #pragma unroll
   for (int i = 0; i < n; ++i)
     if (threadIndex() == i % threads) {
-      ChannelEnd &end = state.ends[channels[i].end];
+      ChannelEnd &end = endAt(channels[i].end);
       fails |= !waitFor(end.arrive, end.next + 1, 0, {instruction, end.peer, false, 0});
       advance(end, channels[i].end);
     }
@@ -529,7 +539,7 @@ __device__ __noinline__ Stream locate(Wire wire, Operand operand, i64 j) {
   const Launch &launch = *state.launch;
   const i64 bytes = launch.stride * elementBytes;
   if (operand.peer == -2) {
-    const ChannelEnd &end = state.ends[operand.chunk];
+    const ChannelEnd &end = endAt(int(operand.chunk));
     const i64 start = wire == simple ? j * bytes
                       : wire == ll   ? (j * bytes + 7) / 8 * 16
                                      : (j * bytes + 119) / 120 * 128;
@@ -553,7 +563,7 @@ __device__ __noinline__ bool prepare(i64 instruction, int i, Wire wire, bool to,
   bool fails = false;
   // Data with flags tell by themselves that they are there.
   if (operand.peer == -2 && (wire == simple || to)) {
-    const ChannelEnd &end = state.ends[operand.chunk];
+    const ChannelEnd &end = endAt(int(operand.chunk));
     fails = !waitFor(end.arrive, end.next + 1, to ? u64(end.numSlots) : 0,
                      {instruction, end.peer, to, end.numSlots});
   }
@@ -564,7 +574,7 @@ __device__ __noinline__ bool prepare(i64 instruction, int i, Wire wire, bool to,
 __device__ __noinline__ void publish(Wire wire, bool to, Operand operand) {
   if (operand.peer != -2)
     return;
-  ChannelEnd &end = state.ends[operand.chunk];
+  ChannelEnd &end = endAt(int(operand.chunk));
   if (wire == simple || !to)
     storeRelease(end.depart, end.next + 1);
   advance(end, int(operand.chunk));
@@ -1082,16 +1092,15 @@ __device__ __noinline__ bool begin(Block &b, const Launch &one, const Launch *al
     state.epoch = i64(loadAcquire(&launch.sync->launches));
   }
   syncBlock();
-  ChannelEnd *ends = launch.ends + i64(state.instance) * launch.numEnds;
   const bool copied = launch.numEnds <= sharedEnds;
   if (copied)
 #pragma unroll 1
     for (int e = threadIndex(); e < launch.numEnds; e += threads) {
-      state.copies[e] = ends[e];
+      state.copies[e] = *sharedEnd(e);
       state.used[e] = 0;
     }
   if (threadIndex() == 0)
-    state.ends = copied ? state.copies : ends;
+    state.copied = copied;
   b.failed = false;
   if constexpr ((CCL_BARRIERS & entryBarrier) != 0) {
     if (block == 0)
@@ -1154,11 +1163,11 @@ __device__ __noinline__ void end(Block &b) {
   const Launch &launch = *state.launch;
   RankSync &sync = *launch.sync;
   syncBlock();
-  if (state.ends == state.copies)
+  if (state.copied)
 #pragma unroll 1
     for (int e = threadIndex(); e < launch.numEnds; e += threads)
       if (state.used[e]) {
-        ChannelEnd &end = launch.ends[i64(state.instance) * launch.numEnds + e];
+        ChannelEnd &end = *sharedEnd(e);
         end.next = state.copies[e].next;
         end.slot = state.copies[e].slot;
       }

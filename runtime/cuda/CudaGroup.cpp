@@ -1,0 +1,224 @@
+//===- CudaGroup.cpp - Making, waiting and failing -------------------------------===//
+#include "runtime/cuda/CudaGroup.h"
+
+#include "runtime/Log.h"
+#include "runtime/Settings.h"
+#include "runtime/cuda/SyncBlock.h"
+
+#include <cstring>
+
+namespace ccl::cuda {
+
+// Ranks are told apart by 32-bit numbers; all are in this process.
+constexpr int64_t mostRanks = 4096, mostSlotBytes = int64_t(1) << 40;
+
+llvm::Expected<std::unique_ptr<CudaGroup>> CudaGroup::create(const Driver &driver, int64_t ranks,
+                                                             llvm::ArrayRef<int> devices,
+                                                             CudaGroupOptions options) {
+  if (ranks < 1 || ranks > mostRanks)
+    return makeFailure(Failure::BadArgument,
+                       "a communicator of one process has 1 to {} ranks, "
+                       "not {}",
+                       mostRanks, ranks);
+  if (options.slotBytes < 1 || options.slotBytes > mostSlotBytes)
+    return makeFailure(Failure::BadArgument, "slots have 1 to {} bytes, not {} (CCL_SLOT_BYTES)",
+                       mostSlotBytes, options.slotBytes);
+  options.slotBytes = roundUp(options.slotBytes, int64_t(cacheLine));
+  if (devices.empty())
+    return makeFailure(Failure::BadArgument, "a communicator of {} ranks names no GPU", ranks);
+  for (size_t d = 0; d < devices.size(); ++d)
+    if (llvm::is_contained(devices.take_front(d), devices[d]))
+      return makeFailure(Failure::BadArgument, "GPU {} is named twice", devices[d]);
+  std::unique_ptr<CudaGroup> group(new CudaGroup(driver, ranks, options));
+  const RelaxedCapture relaxed(driver);
+  if (llvm::Error e = group->open(devices.take_front(size_t(ranks))))
+    return e;
+  log::info(log::Subsystem::Init, -1, "communicator of {} ranks on {} GPUs, slots of {} bytes",
+            ranks, group->parts.size(), options.slotBytes);
+  return group;
+}
+
+llvm::Error CudaGroup::open(llvm::ArrayRef<int> ordinals) {
+  for (int ordinal : ordinals) {
+    llvm::Expected<std::unique_ptr<Device>> device = Device::open(driver, ordinal);
+    if (!device)
+      return device.takeError();
+    Part &part = parts.emplace_back();
+    part.device = std::move(*device);
+    llvm::Expected<ContextScope> scope = part.device->enter();
+    if (!scope)
+      return scope.takeError();
+    llvm::Expected<Stream> stream = makeStream(driver);
+    if (!stream)
+      return stream.takeError();
+    part.own = std::move(*stream);
+    llvm::Expected<Event> event = makeEvent(driver);
+    if (!event)
+      return event.takeError();
+    part.last = std::move(*event);
+    if (pinned)
+      continue;
+    llvm::Expected<PinnedMemory> memory = allocatePinned(driver, sizeof(Control));
+    if (!memory)
+      return memory.takeError();
+    pinned = std::move(*memory);
+    new (pinned.get()) Control;
+  }
+  for (const Part &part : parts)
+    for (const Part &other : parts)
+      if (&part != &other)
+        if (llvm::Error e = part.device->reachPeer(*other.device))
+          return e;
+  return openRanks();
+}
+
+llvm::Error CudaGroup::openRanks() {
+  std::vector<Device *> homes;
+  std::vector<CUdeviceptr> blocks;
+  const SyncBlock layout(theRanks, mostInstances);
+  for (int64_t r = 0; r < theRanks; ++r) {
+    Device &home = *homes.emplace_back(&device(r));
+    parts[deviceOf(r)].ranks.push_back(r);
+    RankPart &part = rankParts.emplace_back();
+    part.source = std::make_unique<GpuMemory>(home, parts.size() > 1);
+    part.memory = std::make_unique<RankMemory>(*part.source);
+    llvm::Expected<CUdeviceptr> block = home.take(size_t(layout.bytes()));
+    if (!block)
+      return block.takeError();
+    blocks.push_back(part.sync = *block);
+  }
+  for (int64_t r = 0; r < theRanks; ++r) {
+    const std::vector<char> contents = layout.contents(r, blocks);
+    if (llvm::Error e = device(r).write(blocks[size_t(r)], contents.data(), contents.size()))
+      return e;
+  }
+  channels = std::make_unique<GpuChannels>(std::move(homes), options.slotBytes);
+  return llvm::Error::success();
+}
+
+CudaGroup::~CudaGroup() { llvm::consumeError(wait()); }
+
+//===----------------------------------------------------------------------===//
+// Failing
+//===----------------------------------------------------------------------===//
+
+llvm::Error CudaGroup::fail(llvm::Error error) {
+  const std::lock_guard lock(failureMutex);
+  llvm::handleAllErrors(
+      std::move(error),
+      [&](const RuntimeError &e) {
+        if (!failed)
+          failed.emplace(e);
+      },
+      [&](const llvm::ErrorInfoBase &e) {
+        if (!failed)
+          failed.emplace(Failure::Machine, e.message());
+      });
+  // Kernels of other GPUs need not wait for what does not come.
+  __atomic_store_n(&control()->abort, 1u, __ATOMIC_RELEASE);
+  return llvm::make_error<RuntimeError>(*failed);
+}
+
+void CudaGroup::abort(std::string reason) {
+  llvm::consumeError(fail(makeFailure(Failure::Aborted, "{}", reason)));
+}
+
+void CudaGroup::collect() {
+  const std::lock_guard lock(failureMutex);
+  FailureReport &found = control()->failure;
+  if (!failed && __atomic_load_n(&found.written, __ATOMIC_ACQUIRE) != 0)
+    failed.emplace(Failure::Timeout, describeReport(found), found.peer);
+}
+
+std::optional<RuntimeError> CudaGroup::failure() {
+  collect();
+  const std::lock_guard lock(failureMutex);
+  return failed;
+}
+
+llvm::Error CudaGroup::firstFailure() {
+  std::optional<RuntimeError> first = failure();
+  return first ? llvm::make_error<RuntimeError>(*first) : llvm::Error::success();
+}
+
+std::string CudaGroup::describeReport(const FailureReport &found) const {
+  std::string program = "a program";
+  if (found.plan >= 0 && size_t(found.plan) < names.size())
+    program = names[size_t(found.plan)];
+  std::string what;
+  switch (found.instruction) {
+  case -1: what = "the entry"; break;
+  case -2: what = "the barrier between micro-batches"; break;
+  case -3: what = "the barrier at its end"; break;
+  default: what = fmt::format("instruction {}", found.instruction);
+  }
+  std::string text = fmt::format(
+      "rank {} timed out in launch {} of {}: agent {}, instance {}, micro-batch {}, {} waits for "
+      "rank {}",
+      found.rank, found.launch + 1, program, found.agent, found.instance, found.microBatch, what,
+      found.peer);
+  if (found.instruction >= 0)
+    text += fmt::format(" (channel {} it{})", found.channelTo ? "to" : "from",
+                        found.numSlots > 0 ? fmt::format(", {} slots", found.numSlots) : "");
+  return text + fmt::format(": expected counter {}, found {}", found.expected, found.found);
+}
+
+//===----------------------------------------------------------------------===//
+// Waiting
+//===----------------------------------------------------------------------===//
+
+llvm::Error CudaGroup::wait() {
+  const RelaxedCapture relaxed(driver);
+  llvm::Error all = llvm::Error::success();
+  for (const Part &part : parts) {
+    if (!part.launched)
+      continue;
+    llvm::Expected<ContextScope> scope = part.device->enter();
+    if (!scope) {
+      all = llvm::joinErrors(std::move(all), scope.takeError());
+      continue;
+    }
+    if (llvm::Error e = driver.check(driver.cuEventSynchronize(part.last.get()),
+                                     "wait for what GPU {} was given", part.device->ordinal()))
+      all = llvm::joinErrors(std::move(all), std::move(e));
+  }
+  return all;
+}
+
+llvm::Error CudaGroup::synchronize() {
+  llvm::Error error = wait();
+  collect();
+  if (error)
+    return fail(std::move(error));
+  if (llvm::Error e = firstFailure())
+    return e;
+  return reclaim(/*now=*/true);
+}
+
+/// Uploads are small; this many launches of different buffers are kept.
+constexpr size_t mostUploadBytes = 8 << 20;
+
+llvm::Error CudaGroup::reclaim(bool now) {
+  bool wanted = false;
+  for (const RankPart &part : rankParts)
+    wanted |= part.source->hasRetired() && !everCaptured;
+  for (const Part &part : parts)
+    wanted |= part.device->releasable() > mostUploadBytes;
+  if (!wanted)
+    return llvm::Error::success();
+  if (now)
+    if (llvm::Error e = wait())
+      return e;
+  for (const Part &part : parts)
+    if (part.launched && driver.cuEventQuery(part.last.get()) != CUDA_SUCCESS)
+      return llvm::Error::success();
+  for (const RankPart &part : rankParts)
+    if (!everCaptured) // a graph may use what was given back
+      part.source->reclaim();
+  for (const Part &part : parts)
+    if (part.device->releasable() > mostUploadBytes)
+      part.device->releaseUploads();
+  return llvm::Error::success();
+}
+
+} // namespace ccl::cuda

@@ -1,0 +1,203 @@
+//===- CudaGroup.h - A communicator whose ranks are on GPUs of this process --------===//
+//
+// Rank r lives on devices[r % devices]. One call launches a program on all ranks, in streams; it
+// returns when that is queued. Ranks of one GPU run in one grid, all of whose blocks run at
+// once: two communicators that share a GPU need room for both, or one waits in its stream until
+// the other is done, and with several GPUs that may be never (then waits time out). Use several
+// communicators in the same order on all GPUs.
+//
+// Launches of one communicator follow each other, whatever their streams. A launch into a stream
+// that is being captured becomes part of the graph and may be replayed any number of times while
+// the communicator lives, in the order with other launches that the user sees to; nothing about
+// it is decided by the host at a replay. The graph goes on using buffers that were given.
+//
+// A communicator is used by one thread at a time, abort() and failure() excepted. Wrong
+// arguments (BadArgument, Mismatch, Unproved) are refused and change nothing. After any
+// other error the communicator is dead: every call answers with the first one.
+//===----------------------------------------------------------------------===//
+#pragma once
+
+#include "runtime/Member.h"
+#include "runtime/cuda/GpuChannels.h"
+#include "runtime/cuda/GpuCut.h"
+#include "runtime/cuda/GpuMemory.h"
+#include "runtime/cuda/LoadedCudaProgram.h"
+
+#include <atomic>
+#include <mutex>
+#include <optional>
+
+namespace ccl::cuda {
+
+struct CudaGroupOptions {
+  int64_t slotBytes = model::usualSlotBytes; ///< data in one slot of a channel
+  int64_t instances = 0;                     ///< of every launch that names none; 0: by its size
+};
+
+/// Buffers of one rank, on its GPU or memory that it reaches. See LaunchArgs.
+struct CudaLaunchArgs {
+  const void *in = nullptr;
+  void *out = nullptr;
+};
+
+struct CudaLaunchOptions {
+  int64_t count = 0; ///< elements of one shard; ignored if `uneven`
+  /// Empty: all shards are `count` long. all_to_all: of every rank; others: one for all, or of
+  /// every rank, all the same.
+  llvm::ArrayRef<UnevenCounts> uneven{};
+  /// By GPU of the communicator; empty: streams of our own. Null is the default stream.
+  llvm::ArrayRef<CUstream> streams{};
+  Milliseconds timeout = defaultTimeout; ///< of every wait of a kernel
+  int64_t microBatches = 0;              ///< at least so many; 0: the runtime chooses
+  int64_t instances = 0;                 ///< 0: those of the communicator
+  std::string_view reason{};             ///< why this program runs, for CCL_COLL_TRACE
+};
+
+class CudaGroup {
+public:
+  /// `devices`: ordinals, each once. Those that no rank lives on are not opened.
+  static llvm::Expected<std::unique_ptr<CudaGroup>> create(const Driver &driver, int64_t ranks,
+                                                           llvm::ArrayRef<int> devices,
+                                                           CudaGroupOptions options = {});
+  /// Waits for what was launched. Graphs that were captured must not be replayed any more.
+  ~CudaGroup();
+  CudaGroup(const CudaGroup &) = delete;
+
+  int64_t ranks() const { return theRanks; }
+  /// Index into the GPUs of the communicator.
+  size_t deviceOf(int64_t rank) const { return size_t(rank) % parts.size(); }
+  size_t devices() const { return parts.size(); }
+  /// Of our own, that launches without streams use.
+  CUstream stream(size_t device) const { return parts[device].own.get(); }
+
+  /// `args`: one for each rank.
+  llvm::Error launch(const std::shared_ptr<LoadedCudaProgram> &program,
+                     llvm::ArrayRef<CudaLaunchArgs> args, const CudaLaunchOptions &options);
+  /// Waits for all launches, replays of graphs excepted, and says how they ended; of replays that
+  /// the user has waited for, too.
+  llvm::Error synchronize();
+  /// Ends what runs as soon as it can, and all present and future calls with `reason`.
+  void abort(std::string reason);
+  /// The error that every call answers with, without waiting for anything.
+  std::optional<RuntimeError> failure();
+
+private:
+  using Code = LoadedCudaProgram::Code;
+  using Kernel = LoadedCudaProgram::Kernel;
+
+  /// A GPU and what is launched there.
+  struct Part {
+    std::unique_ptr<Device> device;
+    Stream own;
+    Event last;            ///< the last launch
+    bool launched = false; ///< there is one
+    CUstream lastStream = nullptr;
+    std::vector<int64_t> ranks;
+  };
+  struct RankPart {
+    std::unique_ptr<GpuMemory> source;
+    std::unique_ptr<RankMemory> memory;
+    CUdeviceptr sync = 0; ///< a RankSync
+  };
+  /// What a program is for one rank.
+  struct RankProgram {
+    RankFacts facts;
+    RankChannels channels;
+    CUdeviceptr endOf = 0;
+    Tables tables;
+    int agents = 1; ///< blocks of an instance
+    /// LaunchHead::ends, by the logarithm of the instances.
+    std::map<int64_t, CUdeviceptr> ends;
+  };
+  /// What is launched on one GPU.
+  struct Grid {
+    const Code *code = nullptr;
+    const Kernel *kernel = nullptr;
+    bool all = false;       ///< `kernel` is that of all ranks
+    int64_t blocks = 0;     ///< of an instance of each rank: the most agents
+    int64_t mostBlocks = 0; ///< that run at once
+    std::string describe;   ///< where that comes from
+  };
+  struct Prepared {
+    std::shared_ptr<LoadedCudaProgram> program;
+    int number = 0;
+    std::vector<RankProgram> ranks;
+    std::vector<Grid> grids; ///< by device
+    bool captured = false;   ///< a graph uses it
+  };
+  /// A launch that is being prepared.
+  struct Launching {
+    const CudaLaunchOptions &options;
+    llvm::ArrayRef<CudaLaunchArgs> args;
+    Prepared &prepared;
+    std::vector<CUstream> streams{}; ///< by device
+    bool capturing = false;
+    std::optional<UnevenShards> shards{};
+    std::vector<LaunchShape> shapes{}; ///< by rank
+    int batchShift = 0;
+    std::vector<std::vector<void *>> pointers{}; ///< by rank and buffer
+
+    LaunchArgs argsOf(int64_t rank) const {
+      LaunchArgs result;
+      result.in = args[size_t(rank)].in;
+      result.out = args[size_t(rank)].out;
+      result.count = options.count;
+      result.microBatches = options.microBatches;
+      return result;
+    }
+  };
+
+  CudaGroup(const Driver &driver, int64_t ranks, CudaGroupOptions options)
+      : driver(driver), theRanks(ranks), options(options) {}
+  llvm::Error open(llvm::ArrayRef<int> ordinals);
+  llvm::Error openRanks();
+  Device &device(int64_t rank) { return *parts[deviceOf(rank)].device; }
+  Control *control() const { return static_cast<Control *>(pinned.get()); }
+
+  llvm::Error fail(llvm::Error error);
+  llvm::Error firstFailure();
+  /// Takes over what a kernel reported.
+  void collect();
+  std::string describeReport(const FailureReport &found) const;
+  llvm::Error wait();
+  /// Frees what no launch uses any more, if all are over or `now` waits for them.
+  llvm::Error reclaim(bool now);
+
+  llvm::Expected<Prepared *> prepare(const std::shared_ptr<LoadedCudaProgram> &program);
+  llvm::Error prepareRank(Prepared &prepared, int64_t rank);
+  llvm::Error uploadTables(const RankAgents &table, Device &device, RankProgram &part);
+  llvm::Error checkSides(const Prepared &prepared) const;
+  llvm::Error prepareGrid(Prepared &prepared, size_t device);
+  void forgetPrograms();
+
+  llvm::Error run(Launching &launching);
+  llvm::Error findStreams(Launching &launching);
+  llvm::Error findShapes(Launching &launching);
+  llvm::Error cut(Launching &launching);
+  llvm::Error follow(Launching &launching);
+  llvm::Error place(Launching &launching);
+  llvm::Error placeRank(Launching &launching, int64_t rank);
+  llvm::Expected<CUdeviceptr> uploadShards(Launching &launching, Device &device);
+  llvm::Expected<std::string> makeLaunch(Launching &launching, int64_t rank, CUdeviceptr shards);
+  llvm::Error start(Launching &launching, size_t device);
+  llvm::Error finish(Launching &launching, int64_t rank);
+  llvm::Error startAll(Launching &launching);
+  void trace(const Launching &launching) const;
+
+  const Driver &driver;
+  const int64_t theRanks;
+  CudaGroupOptions options;
+  std::vector<Part> parts;
+  std::vector<RankPart> rankParts;
+  PinnedMemory pinned; ///< a Control
+  std::unique_ptr<GpuChannels> channels;
+  std::map<const LoadedCudaProgram *, Prepared> programs;
+  std::vector<std::string> names; ///< of plans, by their numbers
+  uint64_t launches = 0;
+  bool everCaptured = false;
+
+  std::mutex failureMutex;
+  std::optional<RuntimeError> failed;
+};
+
+} // namespace ccl::cuda

@@ -1,0 +1,423 @@
+//===- CudaLaunch.cpp - Launches of all ranks ------------------------------------===//
+#include "runtime/Agreement.h"
+#include "runtime/Log.h"
+#include "runtime/cuda/CudaGroup.h"
+
+#include <cstring>
+
+namespace ccl::cuda {
+namespace {
+
+CUdeviceptr addressOf(const void *pointer) {
+  return CUdeviceptr(reinterpret_cast<uintptr_t>(pointer));
+}
+template <typename T>
+T *pointerTo(CUdeviceptr address) {
+  return reinterpret_cast<T *>(uintptr_t(address));
+}
+
+/// Whether it says that the call was wrong, not that something broke.
+bool isRefusal(Failure category) {
+  return category == Failure::BadArgument || category == Failure::Mismatch ||
+         category == Failure::Unproved;
+}
+
+} // namespace
+
+llvm::Error CudaGroup::launch(const std::shared_ptr<LoadedCudaProgram> &program,
+                              llvm::ArrayRef<CudaLaunchArgs> args,
+                              const CudaLaunchOptions &launchOptions) {
+  if (llvm::Error e = firstFailure())
+    return e;
+  if (!program)
+    return makeFailure(Failure::BadArgument, "no program to launch");
+  if (int64_t(args.size()) != theRanks)
+    return makeFailure(Failure::BadArgument, "a launch on {} ranks has buffers of {}", theRanks,
+                       args.size());
+  if (launchOptions.timeout.count() <= 0)
+    return makeFailure(Failure::BadArgument, "the time-out of a launch is {} ms",
+                       launchOptions.timeout.count());
+  const RelaxedCapture relaxed(driver);
+  llvm::Error error = [&]() -> llvm::Error {
+    llvm::Expected<Prepared *> prepared = prepare(program);
+    if (!prepared)
+      return prepared.takeError();
+    Launching launching{launchOptions, args, **prepared};
+    return run(launching);
+  }();
+  if (!error)
+    return error;
+  bool refused = false;
+  error = llvm::handleErrors(std::move(error), [&](std::unique_ptr<RuntimeError> e) -> llvm::Error {
+    refused = isRefusal(e->category);
+    return llvm::Error(std::move(e));
+  });
+  return refused ? std::move(error) : fail(std::move(error));
+}
+
+llvm::Error CudaGroup::run(Launching &launching) {
+  if (llvm::Error e = findStreams(launching))
+    return e;
+  if (llvm::Error e = findShapes(launching))
+    return e;
+  // A barrier moves no data, so a count says nothing about it.
+  if (launching.shapes.front().count == 0 && launching.prepared.ranks.front().facts.places > 0)
+    return llvm::Error::success();
+  if (llvm::Error e = cut(launching))
+    return e;
+  if (!launching.capturing)
+    if (llvm::Error e = reclaim(/*now=*/false))
+      return e;
+  if (log::tracesCollectives())
+    trace(launching);
+  if (llvm::Error e = follow(launching))
+    return e;
+  if (llvm::Error e = place(launching))
+    return e;
+  return startAll(launching);
+}
+
+llvm::Error CudaGroup::findStreams(Launching &launching) {
+  const llvm::ArrayRef<CUstream> streams = launching.options.streams;
+  if (!streams.empty() && streams.size() != parts.size())
+    return makeFailure(Failure::BadArgument, "a launch on {} GPUs has {} streams", parts.size(),
+                       streams.size());
+  for (size_t d = 0; d < parts.size(); ++d) {
+    launching.streams.push_back(streams.empty() ? parts[d].own.get() : streams[d]);
+    llvm::Expected<ContextScope> scope = parts[d].device->enter();
+    if (!scope)
+      return scope.takeError();
+    CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+    const CUresult result = driver.cuStreamIsCapturing(launching.streams[d], &status);
+    if (result != CUDA_SUCCESS || status == CU_STREAM_CAPTURE_STATUS_INVALIDATED)
+      return makeFailure(Failure::BadArgument, "cannot launch into the stream given for GPU {}: {}",
+                         parts[d].device->ordinal(),
+                         result != CUDA_SUCCESS ? driver.describe(result)
+                                                : "its capture has failed");
+    const bool capturing = status == CU_STREAM_CAPTURE_STATUS_ACTIVE;
+    if (d > 0 && capturing != launching.capturing)
+      return makeFailure(Failure::BadArgument,
+                         "the streams given for GPUs {} and {} are not captured alike: a launch "
+                         "is in a graph with all its ranks, or with none",
+                         parts[0].device->ordinal(), parts[d].device->ordinal());
+    launching.capturing = capturing;
+  }
+  return llvm::Error::success();
+}
+
+llvm::Error CudaGroup::findShapes(Launching &launching) {
+  const Plan &plan = launching.prepared.program->plan();
+  const llvm::ArrayRef<UnevenCounts> uneven = launching.options.uneven;
+  if (!uneven.empty()) {
+    if (uneven.size() != 1 && int64_t(uneven.size()) != theRanks)
+      return makeFailure(Failure::BadArgument, "an uneven launch on {} ranks has counts of {}",
+                         theRanks, uneven.size());
+    for (size_t r = 0; r < uneven.size(); ++r)
+      if (llvm::Error e = checkUneven(plan, int64_t(r), uneven[r]))
+        return e;
+    llvm::Expected<UnevenShards> shards = UnevenShards::make(plan, {uneven.begin(), uneven.end()});
+    if (!shards)
+      return shards.takeError();
+    launching.shards.emplace(std::move(*shards));
+  }
+  int64_t formOwner = -1;
+  for (int64_t r = 0; r < theRanks; ++r) {
+    const RankFacts &facts = launching.prepared.ranks[size_t(r)].facts;
+    const LaunchArgs args = launching.argsOf(r);
+    const UnevenShards *shards = launching.shards ? &*launching.shards : nullptr;
+    llvm::Expected<LaunchShape> shape = findUncutShape(plan, facts, r, args, shards);
+    if (!shape)
+      return shape.takeError();
+    const bool hasIn = !shards || shards->callerRows(r).inElements > 0;
+    const bool hasOut = !shards || shards->callerRows(r).outElements > 0;
+    if (shape->count > 0 && facts.needsIn && hasIn)
+      if (llvm::Error e = checkMemory(device(r), args.in, fmt::format("rank {}: `in`", r)))
+        return e;
+    if (shape->count > 0 && facts.needsOut && hasOut)
+      if (llvm::Error e = checkMemory(device(r), args.out, fmt::format("rank {}: `out`", r)))
+        return e;
+    launching.shapes.push_back(*shape);
+    if (shape->form == Form::Either)
+      continue;
+    if (formOwner < 0)
+      formOwner = r;
+    if (const Form first = launching.shapes[size_t(formOwner)].form; first != shape->form)
+      return makeFailure(Failure::Mismatch, "ranks {} and {} disagree on the form: {} and {}",
+                         formOwner, r, name(first), name(shape->form));
+  }
+  return llvm::Error::success();
+}
+
+llvm::Error CudaGroup::cut(Launching &launching) {
+  const Prepared &prepared = launching.prepared;
+  const Plan &plan = prepared.program->plan();
+  GpuCutRules rules;
+  rules.slotBytes = options.slotBytes;
+  rules.atLeast = launching.options.microBatches;
+  rules.instances =
+      launching.options.instances != 0 ? launching.options.instances : options.instances;
+  rules.resident = mostInstances;
+  for (size_t d = 0; d < parts.size(); ++d)
+    rules.resident =
+        std::min(rules.resident, prepared.grids[d].mostBlocks /
+                                     (int64_t(parts[d].ranks.size()) * prepared.grids[d].blocks));
+  llvm::Expected<GpuCut> cut =
+      chooseGpuCut(plan, prepared.ranks.front().facts, launching.shapes.front().runCount, rules);
+  if (!cut)
+    return cut.takeError();
+  for (size_t d = 0; d < parts.size(); ++d) {
+    const Grid &grid = prepared.grids[d];
+    const int64_t ranks = int64_t(parts[d].ranks.size());
+    const int64_t blocks = ranks * grid.blocks * cut->instances;
+    if (blocks > grid.mostBlocks)
+      return makeFailure(Failure::BadArgument,
+                         "{} (hash {}) needs {} blocks that run at once ({} ranks of {} agents, {} "
+                         "instances), but {}",
+                         plan.program, plan.hash, blocks, ranks, grid.blocks, cut->instances,
+                         grid.describe);
+  }
+  launching.batchShift = cut->batchShift;
+  for (LaunchShape &shape : launching.shapes) {
+    shape.cut = cut->cut;
+    shape.instances = cut->instances;
+  }
+  return llvm::Error::success();
+}
+
+void CudaGroup::trace(const Launching &launching) const {
+  const Plan &plan = launching.prepared.program->plan();
+  const LaunchShape &shape = launching.shapes.front();
+  log::write(log::Level::Info, 0,
+             fmt::format("COLL #{} {} {} {} bytes {} n {}: {} hash {} m {} i {} on {} GPUs{}{}{}",
+                         launches + 1, plan.contract.str(), name(plan.type),
+                         shape.count * sizeOf(plan.type),
+                         shape.form == Form::InPlace ? "in-place" : "out-of-place", theRanks,
+                         plan.program, plan.hash, shape.cut.microBatches, shape.instances,
+                         parts.size(), launching.capturing ? ", captured" : "",
+                         launching.options.reason.empty() ? "" : " by ", launching.options.reason));
+}
+
+/// Launches of one communicator must not run at once.
+llvm::Error CudaGroup::follow(Launching &launching) {
+  if (launching.capturing) {
+    everCaptured = launching.prepared.captured = true;
+    return llvm::Error::success(); // the order of replays is the user's
+  }
+  for (size_t d = 0; d < parts.size(); ++d) {
+    const Part &part = parts[d];
+    if (!part.launched || part.lastStream == launching.streams[d])
+      continue;
+    llvm::Expected<ContextScope> scope = part.device->enter();
+    if (!scope)
+      return scope.takeError();
+    if (llvm::Error e =
+            driver.check(driver.cuStreamWaitEvent(launching.streams[d], part.last.get(), 0),
+                         "let a stream of GPU {} wait for the last launch", part.device->ordinal()))
+      return e;
+  }
+  return llvm::Error::success();
+}
+
+llvm::Error CudaGroup::placeRank(Launching &launching, int64_t rank) {
+  const Plan &plan = launching.prepared.program->plan();
+  const LaunchArgs args = launching.argsOf(rank);
+  RankPart &part = rankParts[size_t(rank)];
+  part.source->setStream(launching.streams[deviceOf(rank)]);
+  return part.memory->place(plan, launching.prepared.ranks[size_t(rank)].facts,
+                            launching.shapes[size_t(rank)], args, rank,
+                            launching.pointers[size_t(rank)]);
+}
+
+llvm::Error CudaGroup::place(Launching &launching) {
+  launching.pointers.resize(size_t(theRanks));
+  for (int64_t r = 0; r < theRanks; ++r) {
+    llvm::Error error = placeRank(launching, r);
+    if (error && !everCaptured) {
+      // What was given back lately may be what is missing.
+      llvm::consumeError(std::move(error));
+      if (llvm::Error e = wait())
+        return e;
+      for (const RankPart &part : rankParts)
+        part.source->reclaim();
+      error = placeRank(launching, r);
+    }
+    if (error)
+      return error;
+  }
+  return llvm::Error::success();
+}
+
+llvm::Expected<CUdeviceptr> CudaGroup::uploadShards(Launching &launching, Device &home) {
+  static_assert(sizeof(Shard) == sizeof(ShardRange));
+  std::vector<ShardRange> ranges;
+  std::vector<size_t> begins;
+  for (int64_t r = 0; r < theRanks; ++r)
+    for (const bool out : {false, true}) {
+      const RankFacts &facts = launching.prepared.ranks[size_t(r)].facts;
+      const ShardRange *row = launching.shards->tables()[2 * r + out];
+      begins.push_back(ranges.size());
+      if (row)
+        ranges.insert(ranges.end(), row, row + (out ? facts.outWidth : facts.inWidth));
+    }
+  llvm::Expected<CUdeviceptr> base = home.upload(ranges, launching.capturing);
+  if (!base)
+    return base;
+  std::vector<CUdeviceptr> rows;
+  for (size_t begin : begins)
+    rows.push_back(*base + begin * sizeof(ShardRange));
+  return home.upload(rows, launching.capturing);
+}
+
+/// A kernel's Launch of one rank: a head and buffers.
+llvm::Expected<std::string> CudaGroup::makeLaunch(Launching &launching, int64_t rank,
+                                                  CUdeviceptr shards) {
+  const Plan &plan = launching.prepared.program->plan();
+  RankProgram &program = launching.prepared.ranks[size_t(rank)];
+  const LaunchShape &shape = launching.shapes[size_t(rank)];
+  Device &home = device(rank);
+  CUdeviceptr &ends = program.ends[shape.instances];
+  if (!ends && !program.channels.ends.empty()) {
+    llvm::Expected<std::vector<CUdeviceptr>> opened =
+        channels->open(program.channels, shape.instances);
+    if (!opened)
+      return opened.takeError();
+    llvm::Expected<CUdeviceptr> table = home.upload(*opened, true);
+    if (!table)
+      return table.takeError();
+    ends = *table;
+  }
+  LaunchHead head;
+  head.me = rank;
+  head.count = shape.runCount;
+  head.microBatches = shape.cut.microBatches;
+  head.stride = shape.cut.stride;
+  head.timeoutNs = std::chrono::nanoseconds(launching.options.timeout).count();
+  head.ends = pointerTo<ChannelEnd *const>(ends);
+  head.endOf = pointerTo<const int>(program.endOf);
+  head.shards = shape.packed ? pointerTo<const Shard *const>(shards) : nullptr;
+  head.sync = pointerTo<RankSync>(rankParts[size_t(rank)].sync);
+  head.control = control();
+  head.tables = program.tables;
+  head.ranks = int(theRanks);
+  head.numEnds = int(program.channels.ends.size());
+  head.instances = int(shape.instances);
+  head.agents = program.agents;
+  head.program = program.facts.kernel;
+  head.batchShift = launching.batchShift;
+  head.plan = launching.prepared.number;
+  std::string bytes(reinterpret_cast<const char *>(&head), sizeof head);
+  for (size_t b = 0; b < std::max<size_t>(plan.buffers.size(), 1); ++b) {
+    BufferView view;
+    if (b < plan.buffers.size()) {
+      const BufferPlan &buffer = plan.buffers[b];
+      view.own = static_cast<char *>(launching.pointers[size_t(rank)][b]);
+      if (buffer.role == model::Role::Scratch)
+        view.instancePitch = rankParts[size_t(rank)].memory->scratchPitch();
+      if (buffer.peersRead || buffer.peersWrite) {
+        std::vector<CUdeviceptr> peers;
+        for (const std::vector<void *> &pointers : launching.pointers)
+          peers.push_back(addressOf(pointers[b]));
+        llvm::Expected<CUdeviceptr> table = home.upload(peers, launching.capturing);
+        if (!table)
+          return table.takeError();
+        view.peers = pointerTo<char *const>(*table);
+      }
+    }
+    bytes.append(reinterpret_cast<const char *>(&view), sizeof view);
+  }
+  return bytes;
+}
+
+llvm::Error CudaGroup::start(Launching &launching, size_t d) {
+  const Plan &plan = launching.prepared.program->plan();
+  const Grid &grid = launching.prepared.grids[d];
+  Part &part = parts[d];
+  CUdeviceptr shards = 0;
+  if (launching.shapes.front().packed) {
+    llvm::Expected<CUdeviceptr> table = uploadShards(launching, *part.device);
+    if (!table)
+      return table.takeError();
+    shards = *table;
+  }
+  std::string all;
+  for (int64_t r : part.ranks) {
+    llvm::Expected<std::string> one = makeLaunch(launching, r, shards);
+    if (!one)
+      return one.takeError();
+    all += *one;
+  }
+  const int64_t blocks = grid.blocks * launching.shapes.front().instances;
+  auto blocksPerRank = int(blocks);
+  CUdeviceptr table = 0;
+  void *parameters[] = {all.data(), nullptr};
+  if (grid.all) {
+    llvm::Expected<CUdeviceptr> uploaded = part.device->upload(all, launching.capturing);
+    if (!uploaded)
+      return uploaded.takeError();
+    table = *uploaded;
+    parameters[0] = &table;
+    parameters[1] = &blocksPerRank;
+  }
+  llvm::Expected<ContextScope> scope = part.device->enter();
+  if (!scope)
+    return scope.takeError();
+  return driver.check(
+      driver.cuLaunchCooperativeKernel(
+          grid.kernel->function, unsigned(blocks * int64_t(part.ranks.size())), 1, 1,
+          unsigned(plan.cuda.threads), 1, 1, 0, launching.streams[d], parameters),
+      "launch {} (hash {}) on GPU {}", plan.program, plan.hash, part.device->ordinal());
+}
+
+llvm::Error CudaGroup::finish(Launching &launching, int64_t rank) {
+  const Prepared &prepared = launching.prepared;
+  const Plan &plan = prepared.program->plan();
+  const size_t d = deviceOf(rank);
+  const Kernel &kernel = prepared.grids[d].code->finish;
+  const LaunchArgs args = launching.argsOf(rank);
+  auto finishRow = [&](char *to, const char *from, int64_t n) -> llvm::Error {
+    if (n == 0)
+      return llvm::Error::success();
+    constexpr int64_t elementsOfThread = 8;
+    const int64_t wanted = (n - 1) / (elementsOfThread * plan.cuda.threads) + 1;
+    const int64_t blocks = std::min<int64_t>(wanted, 2 * parts[d].device->multiprocessors());
+    long long elements = n, ranks = theRanks;
+    void *parameters[] = {&to, &from, &elements, &ranks};
+    llvm::Expected<ContextScope> scope = parts[d].device->enter();
+    if (!scope)
+      return scope.takeError();
+    return driver.check(
+        driver.cuLaunchKernel(kernel.function, unsigned(blocks), 1, 1, unsigned(plan.cuda.threads),
+                              1, 1, 0, launching.streams[d], parameters, nullptr),
+        "launch {} of {} on GPU {}", plan.cuda.finish, plan.program, parts[d].device->ordinal());
+  };
+  return rankParts[size_t(rank)].memory->finish(
+      plan, prepared.ranks[size_t(rank)].facts, launching.shapes[size_t(rank)], args,
+      kernel.function ? FinishRow(finishRow) : FinishRow());
+}
+
+/// All grids before anything else: each waits for the others.
+llvm::Error CudaGroup::startAll(Launching &launching) {
+  ++launches;
+  llvm::Error error = llvm::Error::success();
+  for (size_t d = 0; d < parts.size() && !error; ++d)
+    error = start(launching, d);
+  for (int64_t r = 0; r < theRanks && !error; ++r)
+    error = finish(launching, r);
+  if (launching.capturing)
+    return error;
+  // If something was not queued, the rest was all the same, and is waited for.
+  for (size_t d = 0; d < parts.size(); ++d) {
+    Part &part = parts[d];
+    llvm::Expected<ContextScope> scope = part.device->enter();
+    llvm::Error marked =
+        scope ? driver.check(driver.cuEventRecord(part.last.get(), launching.streams[d]),
+                             "mark the end of a launch on GPU {}", part.device->ordinal())
+              : scope.takeError();
+    part.launched |= !marked;
+    part.lastStream = launching.streams[d];
+    error = llvm::joinErrors(std::move(error), std::move(marked));
+  }
+  return error;
+}
+
+} // namespace ccl::cuda

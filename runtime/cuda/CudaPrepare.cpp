@@ -1,0 +1,164 @@
+//===- CudaPrepare.cpp - What a program is for a communicator, found once ----------===//
+#include "runtime/cuda/CudaGroup.h"
+
+#include <set>
+
+namespace ccl::cuda {
+
+/// What a kernel takes by value; more goes through a table.
+constexpr size_t mostParameterBytes = 4000;
+
+static_assert(sizeof(LaunchHead) % alignof(BufferView) == 0,
+              "buffers lie right behind the head, as in the kernels' Launch");
+
+static size_t launchBytes(const Plan &plan) {
+  return sizeof(LaunchHead) + std::max<size_t>(plan.buffers.size(), 1) * sizeof(BufferView);
+}
+
+template <typename T>
+static const T *pointerTo(CUdeviceptr address) {
+  return reinterpret_cast<const T *>(uintptr_t(address));
+}
+
+llvm::Error CudaGroup::uploadTables(const RankAgents &table, Device &home, RankProgram &part) {
+  std::vector<TableAgent> agents;
+  for (const AgentCode &agent : table.agents)
+    agents.push_back({agent.begin, agent.end});
+  if (agents.empty())
+    agents.emplace_back(); // its block only takes part in barriers
+  std::vector<TableInstruction> instructions;
+  for (const AgentInstruction &i : table.instructions)
+    instructions.push_back({i.pattern, i.count, i.operands});
+  std::vector<Operand> operands;
+  for (const AgentOperand &o : table.operands)
+    operands.push_back({o.peer, o.buffer, o.chunk});
+  part.agents = int(agents.size());
+  llvm::Expected<CUdeviceptr> first = home.upload(agents, true);
+  if (!first)
+    return first.takeError();
+  llvm::Expected<CUdeviceptr> second = home.upload(instructions, true);
+  if (!second)
+    return second.takeError();
+  llvm::Expected<CUdeviceptr> third = home.upload(operands, true);
+  if (!third)
+    return third.takeError();
+  part.tables = {pointerTo<TableAgent>(*first), pointerTo<TableInstruction>(*second),
+                 pointerTo<Operand>(*third)};
+  return llvm::Error::success();
+}
+
+llvm::Error CudaGroup::prepareRank(Prepared &prepared, int64_t rank) {
+  const Plan &plan = prepared.program->plan();
+  RankProgram &part = prepared.ranks[size_t(rank)];
+  llvm::Expected<RankFacts> facts = findFacts(plan, rank);
+  if (!facts)
+    return facts.takeError();
+  part.facts = *facts;
+  if (facts->kernel < 0)
+    return llvm::Error::success();
+  const KernelPlan &kernel = plan.kernels[size_t(facts->kernel)];
+  part.agents = plan.cuda.agents[size_t(facts->kernel)];
+  if (part.agents < 1)
+    return makeFailure(Failure::BadArgument, "malformed plan: {} has {} agents on rank {}",
+                       plan.program, part.agents, rank);
+  llvm::Expected<RankChannels> found = findChannels(kernel, facts->indexInSet, rank, theRanks);
+  if (!found)
+    return found.takeError();
+  part.channels = std::move(*found);
+  llvm::Expected<CUdeviceptr> endOf = device(rank).upload(part.channels.endOf, true);
+  if (!endOf)
+    return endOf.takeError();
+  part.endOf = *endOf;
+  if (facts->indexInSet < kernel.agents.size())
+    return uploadTables(kernel.agents[facts->indexInSet], device(rank), part);
+  return llvm::Error::success();
+}
+
+/// Who sends finds somebody who receives. The other way round a wait will time out, which says
+/// more.
+llvm::Error CudaGroup::checkSides(const Prepared &prepared) const {
+  std::set<ChannelKey> received;
+  for (const RankProgram &rank : prepared.ranks)
+    for (const RankChannels::End &end : rank.channels.ends)
+      if (!end.to)
+        received.insert(end.key);
+  for (const RankProgram &rank : prepared.ranks)
+    for (const RankChannels::End &end : rank.channels.ends)
+      if (end.to && !received.count(end.key))
+        return makeFailure(Failure::BadArgument,
+                           "malformed plan: rank {} sends to rank {} through tag {} with {} slots, "
+                           "where rank {} does not receive",
+                           end.key.source, end.key.destination, end.key.tag, end.key.slots,
+                           end.key.destination);
+  return llvm::Error::success();
+}
+
+llvm::Error CudaGroup::prepareGrid(Prepared &prepared, size_t d) {
+  const Plan &plan = prepared.program->plan();
+  const Part &part = parts[d];
+  Grid &grid = prepared.grids[d];
+  llvm::Expected<const Code *> code = prepared.program->on(*part.device);
+  if (!code)
+    return code.takeError();
+  grid.code = *code;
+  for (int64_t r : part.ranks)
+    grid.blocks = std::max<int64_t>(grid.blocks, prepared.ranks[size_t(r)].agents);
+  const int only =
+      part.ranks.size() == 1 ? prepared.ranks[size_t(part.ranks.front())].facts.kernel : -1;
+  grid.all = only < 0 || !grid.code->oneRank[size_t(only)].function ||
+             launchBytes(plan) > mostParameterBytes;
+  grid.kernel = grid.all ? &grid.code->allRanks : &grid.code->oneRank[size_t(only)];
+  if (!grid.kernel->function)
+    return makeFailure(Failure::BadArgument,
+                       "{} (hash {}) has no kernel for several ranks of one "
+                       "GPU",
+                       plan.program, plan.hash);
+  grid.mostBlocks = int64_t(grid.kernel->blocksPerMultiprocessor) * part.device->multiprocessors();
+  grid.describe =
+      fmt::format("GPU {} holds {} at once, {} on each of {} multiprocessors ({} "
+                  "threads of {} registers each)",
+                  part.device->ordinal(), grid.mostBlocks, grid.kernel->blocksPerMultiprocessor,
+                  part.device->multiprocessors(), plan.cuda.threads, grid.kernel->registers);
+  return llvm::Error::success();
+}
+
+void CudaGroup::forgetPrograms() {
+  // Code may be in use until all that was launched is over.
+  if (llvm::Error e = wait())
+    return llvm::consumeError(std::move(e)); // the next call says so
+  std::erase_if(programs, [](const auto &entry) {
+    return !entry.second.captured && entry.second.program.use_count() == 1;
+  });
+}
+
+llvm::Expected<CudaGroup::Prepared *>
+CudaGroup::prepare(const std::shared_ptr<LoadedCudaProgram> &program) {
+  auto found = programs.find(program.get());
+  if (found != programs.end())
+    return &found->second;
+  if (programs.size() >= 64)
+    forgetPrograms();
+  const Plan &plan = program->plan();
+  if (plan.ranks() != theRanks)
+    return makeFailure(Failure::BadArgument,
+                       "{} (hash {}) is for {} ranks, the communicator has {}", plan.program,
+                       plan.hash, plan.ranks(), theRanks);
+  Prepared prepared;
+  prepared.program = program;
+  prepared.number = int(names.size());
+  prepared.ranks.resize(size_t(theRanks));
+  prepared.grids.resize(parts.size());
+  for (int64_t r = 0; r < theRanks; ++r)
+    if (llvm::Error e = prepareRank(prepared, r))
+      return e;
+  if (llvm::Error e = checkSides(prepared))
+    return e;
+  for (size_t d = 0; d < parts.size(); ++d)
+    if (llvm::Error e = prepareGrid(prepared, d))
+      return e;
+  names.push_back(fmt::format("{} (hash {}, {} {})", plan.program, plan.hash, plan.contract.str(),
+                              name(plan.type)));
+  return &programs.emplace(program.get(), std::move(prepared)).first->second;
+}
+
+} // namespace ccl::cuda

@@ -1,0 +1,41 @@
+//===- GpuMemory.h - Memory of a rank on a GPU ------------------------------------===//
+//
+// Copies are put into a stream and are done when the stream comes to them. What is given back
+// may still be used by launches in flight, or by a graph, so it is freed later.
+//===----------------------------------------------------------------------===//
+#pragma once
+
+#include "runtime/RankMemory.h"
+#include "runtime/cuda/Device.h"
+
+namespace ccl::cuda {
+
+class GpuMemory final : public MemorySource {
+public:
+  /// `shared`: ranks on other GPUs, too, use this rank's memory. `device` outlives it.
+  GpuMemory(Device &device, bool shared) : device(device), shared(shared) {}
+
+  /// Of the launch that is prepared.
+  void setStream(CUstream launchStream) { stream = launchStream; }
+  llvm::Expected<Block> allocate(size_t bytes) override;
+  void release(Block block) override;
+  bool isReachable(const void *address, int64_t bytes, bool read, bool written) const override;
+  llvm::Error copy(const Rows &rows) override;
+
+  /// Frees what was given back: no launch uses it any more.
+  void reclaim() { retired.clear(); }
+  bool hasRetired() const { return !retired.empty(); }
+
+private:
+  Device &device;
+  const bool shared;
+  CUstream stream = nullptr;
+  std::map<char *, DeviceMemory> used;
+  std::vector<DeviceMemory> retired;
+};
+
+/// That `address` is memory that kernels on `device` can use; `what` names it in the error
+/// (BadArgument).
+llvm::Error checkMemory(const Device &device, const void *address, std::string_view what);
+
+} // namespace ccl::cuda

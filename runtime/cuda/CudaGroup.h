@@ -67,6 +67,8 @@ public:
   /// Index into the GPUs of the communicator.
   size_t deviceOf(int64_t rank) const { return size_t(rank) % parts.size(); }
   size_t devices() const { return parts.size(); }
+  /// To be current where something is done with one of its GPUs.
+  CUcontext context(size_t device) const { return parts[device].device->context().get(); }
   /// Of our own, that launches without streams use.
   CUstream stream(size_t device) const { return parts[device].own.get(); }
 
@@ -113,7 +115,7 @@ private:
   struct Grid {
     const Code *code = nullptr;
     const Kernel *kernel = nullptr;
-    bool all = false;       ///< `kernel` is that of all ranks
+    bool all = false;       ///< several ranks
     int64_t blocks = 0;     ///< of an instance of each rank: the most agents
     int64_t mostBlocks = 0; ///< that run at once
     std::string describe;   ///< where that comes from

@@ -349,14 +349,12 @@ llvm::Error CudaGroup::start(Launching &launching, size_t d) {
   const int64_t blocks = grid.blocks * launching.shapes.front().instances;
   auto blocksPerRank = int(blocks);
   CUdeviceptr table = 0;
-  void *parameters[] = {all.data(), nullptr};
+  void *parameters[] = {all.data(), &table, &blocksPerRank};
   if (grid.all) {
     llvm::Expected<CUdeviceptr> uploaded = part.device->upload(all, launching.capturing);
     if (!uploaded)
       return uploaded.takeError();
     table = *uploaded;
-    parameters[0] = &table;
-    parameters[1] = &blocksPerRank;
   }
   llvm::Expected<ContextScope> scope = part.device->enter();
   if (!scope)

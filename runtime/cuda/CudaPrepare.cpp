@@ -57,7 +57,9 @@ llvm::Error CudaGroup::prepareRank(Prepared &prepared, int64_t rank) {
   if (facts->kernel < 0)
     return llvm::Error::success();
   const KernelPlan &kernel = plan.kernels[size_t(facts->kernel)];
-  part.agents = plan.cuda.agents[size_t(facts->kernel)];
+  part.agents = facts->indexInSet < kernel.agents.size()
+                    ? int(kernel.agents[facts->indexInSet].agents.size())
+                    : int(plan.cuda.agents[size_t(facts->kernel)].size());
   if (part.agents < 1)
     return makeFailure(Failure::BadArgument, "malformed plan: {} has {} agents on rank {}",
                        plan.program, part.agents, rank);
@@ -103,16 +105,13 @@ llvm::Error CudaGroup::prepareGrid(Prepared &prepared, size_t d) {
   grid.code = *code;
   for (int64_t r : part.ranks)
     grid.blocks = std::max<int64_t>(grid.blocks, prepared.ranks[size_t(r)].agents);
-  const int only =
-      part.ranks.size() == 1 ? prepared.ranks[size_t(part.ranks.front())].facts.kernel : -1;
-  grid.all = only < 0 || !grid.code->oneRank[size_t(only)].function ||
-             launchBytes(plan) > mostParameterBytes;
-  grid.kernel = grid.all ? &grid.code->allRanks : &grid.code->oneRank[size_t(only)];
-  if (!grid.kernel->function)
+  grid.all = part.ranks.size() > 1;
+  grid.kernel = &grid.code->kernel;
+  if (launchBytes(plan) > mostParameterBytes)
     return makeFailure(Failure::BadArgument,
-                       "{} (hash {}) has no kernel for several ranks of one "
-                       "GPU",
-                       plan.program, plan.hash);
+                       "{} (hash {}) has {} buffers: their addresses do not fit the parameters of "
+                       "a kernel, {} bytes",
+                       plan.program, plan.hash, plan.buffers.size(), mostParameterBytes);
   grid.mostBlocks = int64_t(grid.kernel->blocksPerMultiprocessor) * part.device->multiprocessors();
   grid.describe =
       fmt::format("GPU {} holds {} at once, {} on each of {} multiprocessors ({} "

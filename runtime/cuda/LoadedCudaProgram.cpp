@@ -13,14 +13,12 @@ llvm::Expected<std::shared_ptr<LoadedCudaProgram>> LoadedCudaProgram::load(const
     return makeFailure(Failure::BadArgument, "{} (hash {}) is compiled for {}, but {} runs {}",
                        plan.program, plan.hash, code.arch, driver.library(),
                        driver.isShim() ? "code of this machine's processor (shim)" : "GPUs");
-  if (code.threads < 1 || code.threads > 1024 || code.agents.size() != plan.kernels.size() ||
-      (!code.oneRank.empty() && code.oneRank.size() != plan.kernels.size()))
+  if (code.threads < 1 || code.threads > 1024 || code.agents.size() != plan.kernels.size())
     return makeFailure(Failure::BadArgument,
-                       "malformed plan: {} has {} kinds of ranks, but code for {}, agents of {}, "
-                       "and {} threads in a block",
-                       plan.program, plan.kernels.size(), code.oneRank.size(), code.agents.size(),
-                       code.threads);
-  if (plan.kernels.empty() && code.allRanks.empty())
+                       "malformed plan: {} has {} kinds of ranks, but agents of {}, and {} threads "
+                       "in a block",
+                       plan.program, plan.kernels.size(), code.agents.size(), code.threads);
+  if (code.kernel.empty())
     return makeFailure(Failure::BadArgument, "malformed plan: {} names no kernel", plan.program);
   return std::shared_ptr<LoadedCudaProgram>(new LoadedCudaProgram(std::move(plan)));
 }
@@ -58,12 +56,8 @@ llvm::Error LoadedCudaProgram::loadOn(const Device &device, Loaded &loaded) cons
                        thePlan.program, thePlan.hash, thePlan.cuda.arch, device.ordinal(),
                        llvm::toString(module.takeError()));
   loaded.module = std::move(*module);
-  if (llvm::Error e = find(driver, loaded, thePlan.cuda.allRanks, loaded.code.allRanks))
+  if (llvm::Error e = find(driver, loaded, thePlan.cuda.kernel, loaded.code.kernel))
     return e;
-  for (const std::string &name : thePlan.cuda.oneRank)
-    if (llvm::Error e = find(driver, loaded, name, loaded.code.oneRank.emplace_back()))
-      return e;
-  loaded.code.oneRank.resize(thePlan.kernels.size());
   return find(driver, loaded, thePlan.cuda.finish, loaded.code.finish);
 }
 

@@ -25,8 +25,7 @@ public:
     int registers = 0;               ///< of a thread
   };
   struct Code {
-    Kernel allRanks;
-    std::vector<Kernel> oneRank; ///< by Plan::kernels
+    Kernel kernel;
     Kernel finish;
   };
   /// On `device`, valid as long as this is.

@@ -471,8 +471,8 @@ __device__ __forceinline__ void signalEach(Block &b, i64, int begin, int end, in
 #pragma unroll 1
   for (int i = begin + step * threadIndex(); i < end; i += step * threads) {
     const Channel channel = of(i);
-    storeRelease(state.ends[channel.end].depart, state.ends[channel.end].next + 1);
-    advance(state.ends[channel.end], channel.end);
+    storeRelease(endAt(channel.end).depart, endAt(channel.end).next + 1);
+    advance(endAt(channel.end), channel.end);
   }
   syncBlock();
 }
@@ -505,7 +505,7 @@ __device__ __forceinline__ void waitEach(Block &b, i64 instruction, int begin, i
 #pragma unroll 1
   for (int i = begin + step * threadIndex(); i < end; i += step * threads) {
     const Channel channel = of(i);
-    ChannelEnd &from = state.ends[channel.end];
+    ChannelEnd &from = endAt(channel.end);
     fails |= !waitFor(from.arrive, from.next + 1, 0, {instruction, from.peer, false, 0});
     advance(from, channel.end);
   }

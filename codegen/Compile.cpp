@@ -3,7 +3,10 @@
 
 #include "codegen/Cache.h"
 #include "codegen/Count.h"
+#include "codegen/PlanText.h"
 #include "codegen/Stages.h"
+#include "codegen/Timer.h"
+#include "codegen/cuda/CompileCuda.h"
 #include "codegen/host/Agents.h"
 #include "codegen/host/EmitHost.h"
 #include "passes/checks/CheckProofs.h"
@@ -14,29 +17,9 @@
 
 #include <fmt/format.h>
 
-#include <chrono>
-
 using namespace mlir;
 
 namespace ccl {
-
-namespace {
-
-/// Adds the time that it lives to a figure in milliseconds.
-class Timer {
-public:
-  explicit Timer(double &ms) : ms(ms), start(std::chrono::steady_clock::now()) {}
-  ~Timer() {
-    ms +=
-        std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
-  }
-
-private:
-  double &ms;
-  std::chrono::steady_clock::time_point start;
-};
-
-} // namespace
 
 //===----------------------------------------------------------------------===//
 // Proof
@@ -182,35 +165,14 @@ static std::string transfersText(const Plan &plan, const HostOptions &options) {
   return text + (host::mayReadRemote(plan) ? " remote" : "");
 }
 
-/// What tables say, as text that nobody reads: they may be long.
-static std::string tablesText(const Plan &plan, const HostOptions &options) {
-  std::string text = transfersText(plan, options);
-  auto append = [&]<typename Row>(const std::vector<Row> &rows) {
-    static_assert(std::has_unique_object_representations_v<Row>);
-    text.append(reinterpret_cast<const char *>(rows.data()), rows.size() * sizeof(Row));
-  };
-  for (const BufferPlan &buffer : plan.buffers)
-    text += fmt::format(" {} {}", model::name(buffer.role), buffer.chunks);
-  for (const KernelPlan &kernel : plan.kernels) {
-    for (auto [begin, end] : kernel.ranks)
-      text += fmt::format("\nranks {} {}", begin, end);
-    for (const ChannelFamily &family : kernel.channels)
-      text += fmt::format("\nchannel {} {} {}", family.to, family.tag, family.slots);
-    for (const RankAgents &rank : kernel.agents) {
-      for (const AgentCode &agent : rank.agents)
-        text += fmt::format("\nagent {} {} {}", agent.number(), agent.begin, agent.end);
-      append(rank.instructions);
-      append(rank.operands);
-    }
-  }
-  return text;
-}
-
 /// What programs say, be they compiled or executed from tables.
 static std::string programText(AlgorithmOp algorithm, const Plan &plan,
                                const HostOptions &options) {
-  if (!plan.slice.empty())
-    return tablesText(plan, options);
+  if (!plan.slice.empty()) {
+    std::string text = transfersText(plan, options);
+    appendTables(text, plan);
+    return text;
+  }
   std::string text = cacheHead(plan, options);
   llvm::raw_string_ostream stream(text);
   for (ProgramOp program : getPrograms(algorithm)) {
@@ -246,25 +208,14 @@ static LogicalResult compileCode(AlgorithmOp algorithm, const HostOptions &optio
   return success();
 }
 
-LogicalResult generate(AlgorithmOp algorithm, const CompileOptions &options, Plan &plan,
-                       CompileStats &stats, std::string *ir) {
-  Timer timer(stats.jitMs);
-  FailureOr<model::Contract> contract = getModelContract(algorithm);
-  if (failed(contract))
+/// Code for this machine's processor, from the cache or made.
+static LogicalResult compileHost(AlgorithmOp algorithm, const model::Contract &contract,
+                                 const HostOptions &host, const std::optional<ObjectCache> &cache,
+                                 Plan &plan, CompileStats &stats, std::string *ir) {
+  if (failed(planHost(algorithm, contract, host, plan)))
     return failure();
-  HostOptions host = hostOptions(options, *contract);
-  if (failed(planHost(algorithm, *contract, host, plan)))
-    return failure();
-  plan.program = algorithm.getSymName().str();
   plan.hash = hashHex(programText(algorithm, plan, host));
   const std::string key = plan.slice.empty() ? plan.hash : hashHex(transfersText(plan, host));
-  plan.pipelineStages = 1;
-  if (auto stages = algorithm->getAttrOfType<IntegerAttr>(stagesAttr))
-    plan.pipelineStages = int32_t(stages.getInt());
-
-  plan.microBatches = getMicroBatches(algorithm);
-
-  std::optional<ObjectCache> cache = openCache(algorithm, options.cacheDir);
   if (cache && !ir)
     if (std::optional<std::string> object = cache->load(key)) {
       plan.object = std::move(*object);
@@ -277,6 +228,24 @@ LogicalResult generate(AlgorithmOp algorithm, const CompileOptions &options, Pla
     if (llvm::Error error = cache->store(key, plan.object))
       emitWarning(algorithm.getLoc()) << "object not cached: " << llvm::toString(std::move(error));
   return success();
+}
+
+LogicalResult generate(AlgorithmOp algorithm, const CompileOptions &options, Plan &plan,
+                       CompileStats &stats, std::string *ir) {
+  Timer timer(stats.jitMs);
+  FailureOr<model::Contract> contract = getModelContract(algorithm);
+  if (failed(contract))
+    return failure();
+  plan.program = algorithm.getSymName().str();
+  plan.pipelineStages = 1;
+  if (auto stages = algorithm->getAttrOfType<IntegerAttr>(stagesAttr))
+    plan.pipelineStages = int32_t(stages.getInt());
+  plan.microBatches = getMicroBatches(algorithm);
+  HostOptions host = hostOptions(options, *contract);
+  std::optional<ObjectCache> cache = openCache(algorithm, options.cacheDir);
+  if (!options.arch.empty())
+    return compileCuda(algorithm, *contract, host.reduction, options, cache, plan, stats, ir);
+  return compileHost(algorithm, *contract, host, cache, plan, stats, ir);
 }
 
 //===----------------------------------------------------------------------===//
@@ -296,11 +265,14 @@ public:
     Stages stages(options.dumpDir, options.overrideDir, algorithm.getSymName(), algorithm.getLoc());
     std::string ir;
     if (failed(replaceAlgorithm(stages)) || failed(prove()) || failed(toPrograms()) ||
-        failed(replacePrograms(stages)) || failed(proveLowered()) ||
-        failed(generate(algorithm, options, plan, stats, stages.dumps() ? &ir : nullptr)))
+        failed(replacePrograms(stages)) || failed(proveLowered()))
       return failure();
-    if (stages.dumps())
-      stages.dump("kernel.ll", ir);
+    const LogicalResult generated =
+        generate(algorithm, options, plan, stats, stages.dumps() ? &ir : nullptr);
+    if (!ir.empty()) // what did not compile is wanted most
+      stages.dump(options.arch.empty() ? "kernel.ll" : "kernel.cu", ir);
+    if (failed(generated))
+      return failure();
     return std::move(plan);
   }
 

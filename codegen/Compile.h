@@ -1,6 +1,7 @@
 //===- Compile.h - (module, options) -> Plan -------------------------------===//
 #pragma once
 
+#include "codegen/cuda/Nvrtc.h"
 #include "passes/Pipelines.h"
 #include "runtime/plan/Plan.h"
 
@@ -13,19 +14,27 @@ struct CompileOptions {
   std::string algorithm; ///< "" if the module has one
   ElementType type = ElementType::F32;
   std::optional<model::Reduction> reduction; ///< instead of the contract's
-  bool prove = true;       ///< refuse what the checker refutes; false: the caller vouches
-  std::string cacheDir;    ///< "": no object cache
-  std::string dumpDir;     ///< "": no dumps (CCL_DUMP_DIR), see Stages.h
-  std::string overrideDir; ///< stages to replace (CCL_OVERRIDE_DIR), proved again
+  /// What the code is for: "" this machine's processor; a GPU, "sm_90a"; "shim": what a GPU would
+  /// get, as C++ for this machine's processor.
+  std::string arch;
+  std::string nvrtcLibrary; ///< for a GPU; "": where one is found (CCL_NVRTC_LIBRARY)
+  std::string shimCompiler; ///< for "shim"; "": one that is found (CCL_SHIM_CXX)
+  bool sourceOnly = false;  ///< of `arch`: no image
+  bool prove = true;        ///< refuse what the checker refutes; false: the caller vouches
+  std::string cacheDir;     ///< "": no object cache
+  std::string dumpDir;      ///< "": no dumps (CCL_DUMP_DIR), see Stages.h
+  std::string overrideDir;  ///< stages to replace (CCL_OVERRIDE_DIR), proved again
   std::string sanitizer = CCL_SANITIZE; ///< LLVM's pass over the code: "", "address", "thread"
 };
 
 struct CompileStats {
   double specializeMs = 0, proveMs = 0, lowerMs = 0; ///< IR work
-  double jitMs = 0; ///< L2 program -> object code, or the cache's answer
+  double jitMs = 0;   ///< L2 program -> object code, or the cache's answer
+  double nvrtcMs = 0; ///< of these: CUDA or C++ -> image
   bool fromCache = false;
   uint64_t algorithmOps = 0, programOps = 0; ///< ops after specialize, after lowering
   uint64_t moves = 0, instructions = 0;      ///< of all ranks
+  std::vector<KernelResources> kernels;      ///< of code for a GPU
   std::string unproved;       ///< what was not proved and why, for people; "" if all was
   bool machineFailed = false; ///< the input is not to blame: LLVM cannot, or has no memory
   bool proofPending = false;  ///< there are many moves: provePrograms is to tell
@@ -53,7 +62,8 @@ mlir::LogicalResult proveMoves(AlgorithmOp algorithm, Plan &plan, uint64_t most)
 mlir::LogicalResult provePrograms(AlgorithmOp algorithm, Plan &plan, CompileStats &stats);
 /// Generates code for the lowered programs, or takes it from the cache: fills the rest
 /// of the plan. Of one rank only if `options.lowering.rank` says so. `ir`, if not null,
-/// gets the optimized LLVM IR as text (and the cache is not asked).
+/// gets the optimized LLVM IR as text, or what is compiled for options.arch (and the cache is not
+/// asked).
 mlir::LogicalResult generate(AlgorithmOp algorithm, const CompileOptions &options, Plan &plan,
                              CompileStats &stats, std::string *ir = nullptr);
 

@@ -32,7 +32,7 @@ struct Entry {
   std::string_view description;
 };
 
-constexpr std::array<Entry, 19> table = {{
+constexpr std::array<Entry, 21> table = {{
     {Setting::Debug, "CCL_DEBUG", Kind::Level, "WARN",
      "How much is logged; each level includes those before it."},
     {Setting::DebugSubsys, "CCL_DEBUG_SUBSYS", Kind::Subsystems, "ALL",
@@ -71,6 +71,11 @@ constexpr std::array<Entry, 19> table = {{
      "How many GPUs the stand-in has, at most 16."},
     {Setting::ShimSms, "CCL_SHIM_SMS", Kind::Number, "16",
      "How many multiprocessors each of them has, at most 256; 8 blocks run on one at once."},
+    {Setting::NvrtcLibrary, "CCL_NVRTC_LIBRARY", Kind::Path, "",
+     "NVIDIA's run-time compiler instead of the libnvrtc that is found."},
+    {Setting::ShimCxx, "CCL_SHIM_CXX", Kind::Path, "",
+     "C++ compiler of kernels for the stand-in instead of the first of clang++-19, clang++, g++ "
+     "and c++."},
 }};
 
 constexpr bool isInEnumOrder() {

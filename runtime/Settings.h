@@ -35,7 +35,9 @@ enum class Setting : uint8_t {
   FlightRecorder,
   CudaLibrary,
   ShimDevices,
-  ShimSms
+  ShimSms,
+  NvrtcLibrary,
+  ShimCxx
 };
 
 class Settings {

@@ -212,11 +212,17 @@ std::vector<KernelResources> kernelResources(StringRef log) {
 // Compiling
 //===----------------------------------------------------------------------===//
 
-Expected<Cubin> Nvrtc::compile(StringRef source, StringRef arch) const {
+Error Nvrtc::check(StringRef arch) const {
   const std::optional<int> number = parseArch(arch);
-  if (!number || !is_contained(archs, *number))
-    return failure("NVRTC {}.{} has no architecture {}: it knows sm_{}", majorVersion, minorVersion,
-                   arch.str(), fmt::join(archs, ", sm_"));
+  if (number && is_contained(archs, *number))
+    return Error::success();
+  return failure("NVRTC {}.{} has no architecture {}: it knows sm_{}", majorVersion, minorVersion,
+                 arch.str(), fmt::join(archs, ", sm_"));
+}
+
+Expected<Cubin> Nvrtc::compile(StringRef source, StringRef arch) const {
+  if (Error error = check(arch))
+    return error;
   const Functions &api = *functions;
   Functions::Program program = nullptr;
   if (int result =

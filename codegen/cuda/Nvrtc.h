@@ -47,8 +47,10 @@ public:
   /// 75, 80, 90, ...: in increasing order.
   const std::vector<int> &architectures() const { return archs; }
 
-  /// `source` includes nothing. An error is the library's log, or names the architectures that
-  /// there are. From any thread.
+  /// An error names the architectures that there are.
+  llvm::Error check(llvm::StringRef arch) const;
+  /// `source` includes nothing. An error is that of `check`, or the library's log. From any
+  /// thread.
   llvm::Expected<Cubin> compile(llvm::StringRef source, llvm::StringRef arch) const;
 
 private:

@@ -95,12 +95,13 @@ std::string ShimCompiler::identity() const {
 class TemporaryFolder {
 public:
   static Expected<TemporaryFolder> create() {
-    SmallString<128> pattern;
-    sys::path::system_temp_directory(/*ErasedOnReboot=*/true, pattern);
-    sys::path::append(pattern, "ccl-shim-XXXXXX");
+    SmallString<128> folder;
+    sys::path::system_temp_directory(/*ErasedOnReboot=*/true, folder);
+    sys::path::append(folder, "ccl-shim-XXXXXX");
+    std::string pattern = folder.str().str();
     if (!mkdtemp(pattern.data()))
-      return failure("cannot create a folder {}: {}", pattern.str().str(), std::strerror(errno));
-    return TemporaryFolder(pattern.str().str());
+      return failure("cannot create a folder {}: {}", pattern, std::strerror(errno));
+    return TemporaryFolder(std::move(pattern));
   }
   TemporaryFolder(TemporaryFolder &&other) noexcept : path(std::exchange(other.path, "")) {}
   TemporaryFolder(const TemporaryFolder &) = delete;

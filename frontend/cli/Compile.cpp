@@ -1,11 +1,13 @@
 //===- Compile.cpp - ccl compile: stop anywhere ---------------------------------===//
 #include "frontend/cli/Commands.h"
+#include "frontend/cli/CompileSettings.h"
 #include "frontend/cli/Input.h"
 #include "frontend/cli/Output.h"
 #include "frontend/cli/WriteFile.h"
 
 #include "codegen/Compile.h"
 #include "codegen/Count.h"
+#include "runtime/cuda/DeviceArch.h"
 
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/FileSystem.h"
@@ -23,17 +25,19 @@ namespace ccl::cli {
 
 namespace {
 
-enum class Phase { Algorithm, Program, Llvm, Object, Plan };
+enum class Phase { Algorithm, Program, Llvm, Object, Cuda, Cubin, Plan };
 constexpr std::pair<const char *, Phase> phases[] = {{"algorithm", Phase::Algorithm},
                                                      {"program", Phase::Program},
                                                      {"llvm", Phase::Llvm},
                                                      {"object", Phase::Object},
+                                                     {"cuda", Phase::Cuda},
+                                                     {"cubin", Phase::Cubin},
                                                      {"plan", Phase::Plan}};
 
 struct CompileFlags {
   InputOptions input;
   LoweringFlags lowering;
-  std::string emit = "program", output = "-", dumpDir, type = "float", op;
+  std::string emit = "program", output = "-", dumpDir, type = "float", op, arch;
   int64_t rank = -1;
   bool stats = false, json = false;
 };
@@ -45,6 +49,7 @@ public:
 
 private:
   int parse();
+  int parseArchitecture();
   int toAlgorithm();
   int toPrograms();
   int toCode();
@@ -54,6 +59,8 @@ private:
   int write(const std::string &text);
   int dump(const char *file, const std::string &text);
   void printStats();
+  void printJson();
+  bool forGpu() const { return !options.arch.empty(); }
 
   Session &session;
   CompileFlags flags;
@@ -101,8 +108,25 @@ int Compiler::parse() {
       return session.usage(fmt::format("-o {}: unknown reduction", flags.op));
     flags.input.reduction = flags.op;
   }
-  if (last == Phase::Object && flags.output == "-" && !flags.json && isatty(STDOUT_FILENO))
-    return session.usage("--emit object is binary: name a file with -o");
+  const bool isBinary = last == Phase::Object || last == Phase::Cubin;
+  if (isBinary && flags.output == "-" && !flags.json && isatty(STDOUT_FILENO))
+    return session.usage(fmt::format("--emit {} is binary: name a file with -o", flags.emit));
+  return parseArchitecture();
+}
+
+/// Of what is for GPUs: as told, or that of this machine's, or what most have.
+int Compiler::parseArchitecture() {
+  if (!flags.arch.empty() && flags.arch != "shim" && !ccl::parseArch(flags.arch))
+    return session.usage(
+        fmt::format("--arch {}: expected a GPU's, such as sm_90a, or shim", flags.arch));
+  if (!flags.arch.empty() && last != Phase::Cuda && last != Phase::Cubin && last != Phase::Plan)
+    return session.usage(
+        fmt::format("--arch is for --emit cuda, cubin and plan, not for {}", flags.emit));
+  options.arch = flags.arch;
+  if (flags.arch.empty() && (last == Phase::Cuda || last == Phase::Cubin))
+    options.arch =
+        cuda::firstDeviceArch(session.settings.text(Setting::CudaLibrary)).value_or("sm_90a");
+  options.sourceOnly = last == Phase::Cuda;
   return Fine;
 }
 
@@ -166,11 +190,18 @@ int Compiler::toPrograms() {
 }
 
 int Compiler::toCode() {
-  if (mlir::failed(generate(instance.op(), options, plan, stats, &ir)))
+  const bool generated = mlir::succeeded(generate(instance.op(), options, plan, stats, &ir));
+  // A source that does not compile is wanted most.
+  if (generated || !ir.empty())
+    if (int status = dump(forGpu() ? "kernel.cu" : "kernel.ll", ir))
+      return status;
+  if (!generated)
     return session.refused(stats.machineFailed);
-  if (int status = dump("kernel.ll", ir))
-    return status;
-  return dump("kernel.o", plan.object);
+  if (!forGpu())
+    return dump("kernel.o", plan.object);
+  if (options.sourceOnly)
+    return Fine;
+  return dump(options.arch == "shim" ? "kernel.so" : "kernel.cubin", plan.cuda.image);
 }
 
 std::string Compiler::planJson() const {
@@ -218,7 +249,13 @@ std::string Compiler::planJson() const {
   line.text("type", name(plan.type));
   line.array("buffers", buffers);
   line.array("kernels", kernels);
-  line.number("object_bytes", int64_t(plan.object.size()));
+  if (forGpu()) {
+    line.text("arch", plan.cuda.arch);
+    line.number("threads", plan.cuda.threads);
+    line.number("cubin_bytes", int64_t(plan.cuda.image.size()));
+  } else {
+    line.number("object_bytes", int64_t(plan.object.size()));
+  }
   line.number("max_count", plan.maxCount);
   line.boolean("divisible", plan.divisible);
   line.boolean("uneven_safe", plan.unevenSafe);
@@ -238,6 +275,8 @@ std::string Compiler::artifact() const {
   case Phase::Program: return programText;
   case Phase::Llvm: return ir;
   case Phase::Object: return plan.object;
+  case Phase::Cuda: return ir;
+  case Phase::Cubin: return plan.cuda.image;
   case Phase::Plan: return planJson();
   }
   return "";
@@ -251,23 +290,43 @@ int Compiler::write(const std::string &text) {
   return why.empty() ? int(Fine) : session.machine(why);
 }
 
+void Compiler::printJson() {
+  JsonLine line;
+  line.text("algorithm", instance.algorithm);
+  line.number("ranks", plan.contract.ranks);
+  flags.rank >= 0 ? line.number("rank", flags.rank) : line.null("rank");
+  line.text("emit", flags.emit);
+  line.number("algorithm_ops", int64_t(stats.algorithmOps));
+  line.number("program_ops", int64_t(stats.programOps));
+  line.number("moves", int64_t(stats.moves));
+  line.number("instructions", int64_t(stats.instructions));
+  line.real("read_ms", readMs);
+  line.real("specialize_ms", stats.specializeMs);
+  line.real("prove_ms", stats.proveMs);
+  line.real("lower_ms", stats.lowerMs);
+  line.real("jit_ms", stats.jitMs);
+  if (forGpu()) {
+    std::vector<std::string> kernels;
+    for (const KernelResources &kernel : stats.kernels) {
+      JsonLine needs;
+      needs.text("name", kernel.name);
+      needs.number("registers", kernel.registers);
+      needs.number("shared_bytes", kernel.sharedBytes);
+      needs.number("spill_bytes", kernel.spillBytes);
+      needs.number("stack_bytes", kernel.stackBytes);
+      kernels.push_back(needs.str());
+    }
+    line.text("arch", options.arch);
+    line.number("cubin_bytes", int64_t(plan.cuda.image.size()));
+    line.real("nvrtc_ms", stats.nvrtcMs);
+    line.array("kernels", kernels);
+  }
+  line.print();
+}
+
 void Compiler::printStats() {
   if (flags.json) {
-    JsonLine line;
-    line.text("algorithm", instance.algorithm);
-    line.number("ranks", plan.contract.ranks);
-    flags.rank >= 0 ? line.number("rank", flags.rank) : line.null("rank");
-    line.text("emit", flags.emit);
-    line.number("algorithm_ops", int64_t(stats.algorithmOps));
-    line.number("program_ops", int64_t(stats.programOps));
-    line.number("moves", int64_t(stats.moves));
-    line.number("instructions", int64_t(stats.instructions));
-    line.real("read_ms", readMs);
-    line.real("specialize_ms", stats.specializeMs);
-    line.real("prove_ms", stats.proveMs);
-    line.real("lower_ms", stats.lowerMs);
-    line.real("jit_ms", stats.jitMs);
-    line.print();
+    printJson();
     return;
   }
   if (!flags.stats)
@@ -285,12 +344,25 @@ void Compiler::printStats() {
     row("lower", stats.lowerMs,
         fmt::format("{} ops, {} instructions{}", stats.programOps, stats.instructions,
                     flags.rank >= 0 ? fmt::format(" (rank {})", flags.rank) : " (all ranks)"));
-  if (last >= Phase::Llvm)
+  if (last >= Phase::Llvm && !forGpu())
     row("generate", stats.jitMs, fmt::format("{} bytes of object code", plan.object.size()));
+  if (!forGpu())
+    return;
+  row("emit", stats.jitMs - stats.nvrtcMs, fmt::format("{} bytes of CUDA", ir.size()));
+  if (!options.sourceOnly)
+    row("compile", stats.nvrtcMs,
+        fmt::format("{} bytes for {}", plan.cuda.image.size(), options.arch));
+  for (const KernelResources &kernel : stats.kernels)
+    printError("  {}: {} registers, {} bytes of shared memory, {} of stack, {} spilled\n",
+               kernel.name, kernel.registers, kernel.sharedBytes, kernel.stackBytes,
+               kernel.spillBytes);
 }
 
 int Compiler::run() {
   session.json = flags.json;
+  options = compileOptions(session.settings);
+  options.cacheDir = options.overrideDir = ""; // all is made anew, and seen
+  options.dumpDir = flags.dumpDir;
   flags.input.warnings = InputOptions::Warnings::Count;
   if (int status = parse())
     return status;
@@ -324,7 +396,11 @@ Action addCompile(CLI::App &app) {
   app.add_option("--rank", flags->rank, "lower this rank only")
       ->check(CLI::Range(int64_t(0), int64_t(1) << 40));
   app.add_option("--emit", flags->emit,
-                 "where to stop: algorithm, program, llvm, object, plan (default program)");
+                 "where to stop: algorithm, program, llvm, object, cuda, cubin, plan (default "
+                 "program)");
+  app.add_option("--arch", flags->arch,
+                 "of cuda, cubin and plan: a GPU's, such as sm_90a (default: that of this "
+                 "machine's), or shim, for this machine's processor");
   app.add_option("-o,--output", flags->output, "file for the result; - is stdout (the default)");
   app.add_option("--dump-phases-to", flags->dumpDir, "folder that gets the result of every phase");
   app.add_option("-d,--type,--datatype", flags->type, "element type (default float)");

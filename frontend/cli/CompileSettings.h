@@ -6,14 +6,16 @@
 
 namespace ccl::cli {
 
-/// Where code is cached, and stages are dumped to and replaced from. What to compile is left
-/// to the caller.
+/// Where code is cached, stages are dumped to and replaced from, and what compiles for GPUs. What
+/// to compile is left to the caller.
 inline CompileOptions compileOptions(const Settings &settings) {
   CompileOptions options;
   if (!settings.flag(Setting::AlwaysCompile))
     options.cacheDir = settings.text(Setting::CacheDir);
   options.dumpDir = settings.text(Setting::DumpDir);
   options.overrideDir = settings.text(Setting::OverrideDir);
+  options.nvrtcLibrary = settings.text(Setting::NvrtcLibrary);
+  options.shimCompiler = settings.text(Setting::ShimCxx);
   return options;
 }
 

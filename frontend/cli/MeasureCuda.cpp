@@ -23,7 +23,7 @@ struct MirroredRow {
     bytes = size;
     return host.place(size);
   }
-  CUdeviceptr device() const { return memory.get() + GuardedBuffer::guardBytes; }
+  cuda::CUdeviceptr device() const { return memory.get() + GuardedBuffer::guardBytes; }
   char *begin() const { return host.data() - GuardedBuffer::guardBytes; }
   size_t total() const { return size_t(bytes + 2 * GuardedBuffer::guardBytes); }
 };
@@ -67,7 +67,7 @@ private:
   Error check(bool inPlace, int64_t &wrong);
   Error copy(RankRows &rank, size_t number, bool inPlace, bool toDevice);
   int64_t sizeOfLargerRow() const;
-  CUcontext contextOf(size_t rank) const { return group.context(group.deviceOf(int64_t(rank))); }
+  cuda::CUcontext contextOf(size_t rank) const { return group.context(group.deviceOf(int64_t(rank))); }
 
   cuda::CudaGroup &group;
   const Driver &driver;
@@ -77,7 +77,7 @@ private:
   const CudaMeasureOptions &cudaOptions;
   const size_t ranks;
   std::vector<Lane> lanes;
-  std::vector<CUstream> streams;
+  std::vector<cuda::CUstream> streams;
   std::vector<RankRows> rows;
   std::vector<cuda::CudaLaunchArgs> args;
   cuda::Graph graph;
@@ -95,8 +95,8 @@ Error CudaLoop::openLanes() {
     if (!scope)
       return scope.takeError();
     auto stream = cuda::makeStream(driver);
-    auto begin = cuda::makeEvent(driver, CU_EVENT_DEFAULT);
-    auto end = cuda::makeEvent(driver, CU_EVENT_DEFAULT);
+    auto begin = cuda::makeEvent(driver, cuda::CU_EVENT_DEFAULT);
+    auto end = cuda::makeEvent(driver, cuda::CU_EVENT_DEFAULT);
     Error error = llvm::joinErrors(
         stream.takeError(), llvm::joinErrors(begin.takeError(), end.takeError()));
     if (error)
@@ -162,7 +162,7 @@ void CudaLoop::place(const Lengths &size, bool inPlace) {
     const int64_t in = workload.inElements(rank, lengths) * element;
     const int64_t out = workload.outElements(rank, lengths) * element;
     auto on = [&](const MirroredRow &mirrored, const char *host) {
-      return reinterpret_cast<char *>(mirrored.device() + CUdeviceptr(host - mirrored.host.data()));
+      return reinterpret_cast<char *>(mirrored.device() + cuda::CUdeviceptr(host - mirrored.host.data()));
     };
     if (inPlace) {
       char *data = row.first.place(std::max(in, out));
@@ -178,14 +178,14 @@ void CudaLoop::place(const Lengths &size, bool inPlace) {
 }
 
 Error CudaLoop::copy(RankRows &rank, size_t number, bool inPlace, bool toDevice) {
-  const CUstream stream = streams[group.deviceOf(int64_t(number))];
+  const cuda::CUstream stream = streams[group.deviceOf(int64_t(number))];
   auto scope = cuda::ContextScope::enter(driver, contextOf(number));
   if (!scope)
     return scope.takeError();
   for (MirroredRow *row : {&rank.first, inPlace ? nullptr : &rank.second}) {
     if (!row)
       continue;
-    const CUresult result =
+    const cuda::CUresult result =
         toDevice
             ? driver.cuMemcpyHtoDAsync_v2(row->memory.get(), row->begin(), row->total(), stream)
             : driver.cuMemcpyDtoHAsync_v2(row->begin(), row->memory.get(), row->total(), stream);
@@ -230,18 +230,18 @@ Error CudaLoop::capture() {
   graph.reset();
   if (cudaOptions.graphLaunches == 0)
     return Error::success();
-  const CUcontext context = group.context(0);
+  const cuda::CUcontext context = group.context(0);
   auto scope = cuda::ContextScope::enter(driver, context);
   if (!scope)
     return scope.takeError();
   if (Error error = driver.check(
-          driver.cuStreamBeginCapture_v2(streams.front(), CU_STREAM_CAPTURE_MODE_THREAD_LOCAL),
+          driver.cuStreamBeginCapture_v2(streams.front(), cuda::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL),
           "capture a stream"))
     return error;
   Error error = Error::success();
   for (int64_t i = 0; i < cudaOptions.graphLaunches && !error; ++i)
     error = launchOnce();
-  CUgraph captured = nullptr;
+  cuda::CUgraph captured = nullptr;
   error = llvm::joinErrors(
       std::move(error),
       driver.check(driver.cuStreamEndCapture(streams.front(), &captured), "end a capture"));
@@ -249,7 +249,7 @@ Error CudaLoop::capture() {
     graph = cuda::Graph(driver, context, captured);
   if (error)
     return error;
-  CUgraphExec executable = nullptr;
+  cuda::CUgraphExec executable = nullptr;
   if (Error e = driver.check(driver.cuGraphInstantiateWithFlags(&executable, captured, 0),
                              "instantiate a graph"))
     return e;

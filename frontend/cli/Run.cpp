@@ -9,12 +9,14 @@
 #include "frontend/cli/Forked.h"
 #include "frontend/cli/Input.h"
 #include "frontend/cli/Launcher.h"
+#include "frontend/cli/MeasureCuda.h"
 #include "frontend/cli/Output.h"
 #include "frontend/cli/Sizes.h"
 #include "frontend/cli/Table.h"
 
 #include "runtime/Log.h"
 #include "runtime/Memory.h"
+#include "runtime/cuda/DeviceArch.h"
 
 #include "llvm/ADT/StringExtras.h"
 
@@ -34,7 +36,10 @@ struct RunOptions {
   InputOptions input;
   LoweringFlags lowering;
   std::string bytes, counts, begin, end, step, factor, types = "float", ops, transport, socket;
-  std::string gpus, threads, graph, registration, unalign;
+  std::string gpus, threads, registration, unalign;
+  std::string device = "host";
+  std::vector<int> cudaDevices;
+  int64_t graph = 0, instances = 0;
   std::optional<double> timeout;
   std::optional<int64_t> rank;
   bool inPlace = false, outOfPlace = false, check = false, json = false;
@@ -51,6 +56,7 @@ public:
 
 private:
   int refuseWhatCannotBe();
+  int refuseForGpus();
   int parseSizes();
   int parseTypesAndOps();
   int runInstance(size_t index);
@@ -61,6 +67,10 @@ private:
   llvm::Error onThreads(int64_t ranks, const Part &part);
   llvm::Error onProcess(int64_t ranks, const Part &part);
   llvm::Error onProcesses(int64_t ranks, const Part &part);
+  bool onGpus() const { return options.device != "host"; }
+  int openDriver();
+  llvm::Error onGpus(Plan plan, const CompileStats &stats, const Workload &workload,
+                     const std::vector<Lengths> &sizes, const MeasureOptions &measuring);
   MemberOptions memberOptions() const;
   /// Of ranks that are started by themselves, the first one does.
   bool speaks() const { return options.rank.value_or(0) == 0; }
@@ -75,6 +85,9 @@ private:
   std::vector<std::vector<std::vector<int64_t>>> uneven; ///< the lists of every --uneven
   std::vector<ElementType> types;
   std::vector<model::Reduction> ops;
+  const cuda::Driver *driver = nullptr; ///< of ranks on GPUs
+  std::vector<int> devices;             ///< that they live on
+  std::string arch;
   Table table;
   double startMs = 0; ///< of the first result of the process
 };
@@ -132,7 +145,20 @@ Action addRun(CLI::App &app) {
       ->check(CLI::Range(int64_t(0), int64_t(1) << 20));
   app.add_option("-T,--timeout", options->timeout, "seconds until a launch is given up");
   app.add_flag("--json", options->json, "one JSON object per line and nothing else on stdout");
-  app.add_option("-G,--cudagraph", options->graph, "of nccl-tests; ignored on the host");
+  app.add_option("--device", options->device,
+                 "where ranks live: host (the default); cuda, GPUs of this machine, all ranks in "
+                 "this process; shim, what GPUs would execute, on this machine's processor");
+  app.add_option("--cuda-devices", options->cudaDevices,
+                 "0,1: GPUs, rank r on number r modulo their count; default all, or one that all "
+                 "ranks share if there are fewer than ranks")
+      ->delimiter(',')
+      ->check(CLI::Range(0, 1023));
+  app.add_option("--instances", options->instances,
+                 "on GPUs: thread blocks of an agent, a power of two (default: by the size)")
+      ->check(CLI::Range(int64_t(0), int64_t(64)));
+  app.add_option("-G,--cudagraph", options->graph,
+                 "on one GPU: capture so many launches and replay them; ignored on the host")
+      ->check(CLI::Range(int64_t(0), int64_t(10000)));
   app.add_option("-R,--local_register", options->registration,
                  "of nccl-tests; ignored on the host");
   app.add_option("-u,--unalign", options->unalign, "of nccl-tests; ignored on the host");
@@ -142,11 +168,58 @@ Action addRun(CLI::App &app) {
   return [options](Session &session) { return Runner(session, *options).run(); };
 }
 
+int Runner::refuseForGpus() {
+  if (options.device != "host" && options.device != "cuda" && options.device != "shim")
+    return session.usage(fmt::format("--device {}: host, cuda or shim", options.device));
+  if (!onGpus()) {
+    if (!options.cudaDevices.empty() || options.instances > 0)
+      return session.usage("--cuda-devices and --instances are for --device cuda");
+    if (options.graph > 0)
+      log::info(log::Subsystem::Init, -1, "-G {} ignored: host ranks have no graphs",
+                options.graph);
+    return Fine;
+  }
+  if (!options.transport.empty() || options.rank)
+    return session.usage("--ranks and --rank are for ranks of the host: on GPUs all ranks are in "
+                         "this process");
+  if (options.blocking > 0)
+    return session.usage("-z is for ranks of the host");
+  return openDriver();
+}
+
+int Runner::openDriver() {
+  llvm::Expected<const cuda::Driver *> opened =
+      options.device == "shim" ? cuda::Driver::get("shim") : cuda::Driver::get();
+  if (!opened)
+    return session.failed(opened.takeError());
+  driver = *opened;
+  int count = 0;
+  if (llvm::Error error = driver->check(driver->cuDeviceGetCount(&count), "count GPUs"))
+    return session.failed(std::move(error));
+  for (int ordinal : options.cudaDevices)
+    if (ordinal >= count)
+      return session.usage(fmt::format("--cuda-devices {}: there {} {}", ordinal,
+                                       count == 1 ? "is" : "are", plural(count, "GPU")));
+  if (count == 0)
+    return session.machine("CUDA's driver is here, but no GPU");
+  devices = options.cudaDevices;
+  if (devices.empty())
+    for (int d = 0; d < count; ++d)
+      devices.push_back(d);
+  llvm::Expected<std::string> found = cuda::deviceArch(*driver, devices.front());
+  if (!found)
+    return session.failed(found.takeError());
+  arch = *found;
+  return Fine;
+}
+
 int Runner::refuseWhatCannotBe() {
   if (!options.gpus.empty() || !options.threads.empty())
     return session.usage(
         fmt::format("{}: ranks are given by -n or the launcher",
                     options.gpus.empty() ? "-t " + options.threads : "-g " + options.gpus));
+  if (int status = refuseForGpus())
+    return status;
   if (options.transport.empty())
     options.transport = options.rank ? "processes" : "threads";
   if (options.transport != "threads" && options.transport != "processes")
@@ -166,9 +239,9 @@ int Runner::refuseWhatCannotBe() {
   if (options.measure.iterations < -1 || options.measure.warmup < -1)
     return session.usage("--iters and -w are not negative");
   for (auto [letter, value] :
-       {std::pair("-G", &options.graph), {"-R", &options.registration}, {"-u", &options.unalign}})
+       {std::pair("-R", &options.registration), {"-u", &options.unalign}})
     if (!value->empty())
-      log::info(log::Subsystem::Init, -1, "{} {} ignored: it has no meaning for host ranks", letter,
+      log::info(log::Subsystem::Init, -1, "{} {} ignored: it has no meaning here", letter,
                 *value);
   return Fine;
 }
@@ -289,6 +362,7 @@ int Runner::runSeries(Instance instance, ElementType type, std::optional<model::
   compiling.algorithm = instance.algorithm;
   compiling.type = type;
   compiling.reduction = op;
+  compiling.arch = arch;
   CompileStats stats;
   mlir::FailureOr<Plan> plan = compile(*instance.module, compiling, stats);
   if (mlir::failed(plan))
@@ -307,6 +381,10 @@ int Runner::execute(Plan plan, const CompileStats &stats) {
   if (int status = checkMemory(workload, sizes))
     return status;
 
+  if (onGpus()) {
+    llvm::Error error = onGpus(std::move(plan), stats, workload, sizes, measuring);
+    return error ? session.failed(std::move(error)) : int(Fine);
+  }
   auto begin = std::chrono::steady_clock::now();
   llvm::Expected<std::shared_ptr<LoadedProgram>> program = LoadedProgram::load(std::move(plan));
   if (!program)
@@ -334,6 +412,41 @@ int Runner::execute(Plan plan, const CompileStats &stats) {
                       : options.rank                 ? onProcess(loaded.ranks(), measureAs)
                                                      : onProcesses(loaded.ranks(), measureAs);
   return error ? session.failed(std::move(error)) : int(Fine);
+}
+
+llvm::Error Runner::onGpus(Plan plan, const CompileStats &stats, const Workload &workload,
+                           const std::vector<Lengths> &sizes, const MeasureOptions &measuring) {
+  std::vector<int> used = devices;
+  const auto ranks = size_t(plan.ranks());
+  if (options.cudaDevices.empty()) // one for each rank, or one for all
+    used.resize(used.size() < ranks ? 1 : ranks);
+  if (options.graph > 0 && used.size() > 1)
+    return makeFailure(Failure::BadArgument,
+                       "-G: a graph is captured on one GPU: name it with --cuda-devices");
+  cuda::CudaGroupOptions grouping;
+  grouping.slotBytes = session.settings.bytes(Setting::SlotBytes);
+  grouping.instances = options.instances;
+  auto program = cuda::LoadedCudaProgram::load(*driver, std::move(plan));
+  if (!program)
+    return program.takeError();
+  auto group = cuda::CudaGroup::create(*driver, int64_t(ranks), used, grouping);
+  if (!group)
+    return group.takeError();
+  const Plan &loaded = (*program)->plan();
+  Series series{loaded.contract, loaded.type, input.algorithmName(), options.checks > 0,
+                stats.jitMs};
+  describe(loaded, stats);
+  const bool bothForms = measuring.outOfPlace && measuring.inPlace;
+  return measureCuda(
+      **group, *driver, *program, workload, sizes, measuring, {options.graph},
+      [&] {
+        if (startMs == 0)
+          startMs = millisecondsSinceStart();
+      },
+      [&](const Measurement &measurement) {
+        series.startMs = startMs;
+        table.add(series, measurement, measurement.inPlace || !bothForms);
+      });
 }
 
 MemberOptions Runner::memberOptions() const {
@@ -468,7 +581,9 @@ void Runner::describe(const Plan &plan, const CompileStats &stats) {
   if (plan.contract.reduction != model::Reduction::None)
     what += fmt::format(" {}", model::name(plan.contract.reduction));
   table.comment(fmt::format("ccl {}  {} {}  {} ({})  {}  program {} ({})  {}", CCL_VERSION, what,
-                            name(plan.type), plural(plan.ranks(), "rank"), options.transport,
+                            name(plan.type), plural(plan.ranks(), "rank"),
+                            onGpus() ? fmt::format("{} {}", options.device, arch)
+                                     : options.transport,
                             plural(std::thread::hardware_concurrency(), "core"), plan.program,
                             input.reason(), proofText(plan, stats)));
   table.header();

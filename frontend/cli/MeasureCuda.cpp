@@ -290,10 +290,14 @@ Error CudaLoop::time(int64_t launches, double &us) {
   if (Error error = wait())
     return error;
   us = 0;
-  for (const Lane &lane : lanes) {
+  for (size_t d = 0; d < lanes.size(); ++d) {
+    auto scope = cuda::ContextScope::enter(driver, group.context(d));
+    if (!scope)
+      return scope.takeError();
     float ms = 0;
     if (Error error = driver.check(
-            driver.cuEventElapsedTime(&ms, lane.begin.get(), lane.end.get()), "read a time"))
+            driver.cuEventElapsedTime(&ms, lanes[d].begin.get(), lanes[d].end.get()),
+            "read a time"))
       return error;
     us = std::max(us, double(ms) * 1e3);
   }

@@ -315,6 +315,7 @@ struct Stream {
   u64 flag;   ///< of ll and ll128
   i64 length; ///< elements, if a row of shards tells, else -1
   bool own;   ///< row of this rank
+  int peer;   ///< of a channel
 };
 
 /// The same for all threads.
@@ -544,7 +545,7 @@ __device__ __noinline__ Stream locate(Wire wire, Operand operand, i64 j) {
                       : wire == ll   ? (j * bytes + 7) / 8 * 16
                                      : (j * bytes + 119) / 120 * 128;
     return {end.slots + end.slot * end.slotPitch + start,
-            wire == ll ? flagOf(end.next) : end.next + 1, -1, false};
+            wire == ll ? flagOf(end.next) : end.next + 1, -1, false, end.peer};
   }
   const BufferView &view = launch.buffers[operand.buffer];
   const i64 chunk = operand.chunk + j;
@@ -552,9 +553,9 @@ __device__ __noinline__ Stream locate(Wire wire, Operand operand, i64 j) {
   char *base = operand.peer < 0 ? view.own : view.peers[rank] + view.offset;
   const char role = CCL_ROLES[operand.buffer];
   if (role == 's')
-    return {base + state.instance * view.instancePitch + chunk * bytes, 0, -1, false};
+    return {base + state.instance * view.instancePitch + chunk * bytes, 0, -1, false, -1};
   const Shard part = slice(chunk, int(2 * rank + (role == 'o')));
-  return {base + part.start * elementBytes, 0, part.length, rank == state.me};
+  return {base + part.start * elementBytes, 0, part.length, rank == state.me, -1};
 }
 
 /// Operand i, by thread i: waits until it may be used, and finds it. Whether that failed.
@@ -840,13 +841,14 @@ struct Wires {
   static constexpr bool flagged = ((w == ll || w == ll128) || ...);
 };
 
-/// With flags in the data on some side: words of eight bytes, each when it is there. Whether the
-/// data of operand `awaited` never came.
+/// With flags in the data on some side: words of eight bytes, each when it is there. `sent`
+/// elements of a slot get flags, for who takes all that a slot of a chunk has. Whether some data
+/// never came.
 template <typename Sources, typename Destinations>
-__device__ __forceinline__ bool moveUnits(const Awaited &what, i64 n) {
+__device__ __forceinline__ bool moveUnits(i64 instruction, i64 n, i64 sent) {
   constexpr int S = Sources::size, D = Destinations::size;
   constexpr bool lines = Sources::any128 || Destinations::any128;
-  const i64 units = (n * elementBytes + 7) / 8;
+  const i64 units = (sent * elementBytes + 7) / 8;
   // Lanes of ll128 go through a line together, 15 words and the flag, whole warps at a time.
   const i64 end = lines ? ((units + 14) / 15 * 16 + 31) / 32 * 32 : units;
 #pragma unroll 1
@@ -871,7 +873,13 @@ __device__ __forceinline__ bool moveUnits(const Awaited &what, i64 n) {
       if (++polls < pollsBetweenLooks)
         continue;
       polls = 0;
-      const bool goesOn = look(began, what, state.streams[0].flag, 0);
+      int awaited = 0;
+#pragma unroll
+      for (int s = 1; s < S; ++s)
+        if (Sources::at(s) == ll || Sources::at(s) == ll128)
+          awaited = s;
+      const bool goesOn = look(began, {instruction, state.streams[awaited].peer, false, 1},
+                               state.streams[awaited].flag, 0);
       if (!(lines ? allOfWarp(goesOn) : goesOn))
         return true;
     }
@@ -931,16 +939,19 @@ __device__ __noinline__ bool transferAs(i64 instruction, i64 count, int operands
   });
   if (syncAny(fails))
     return true;
-  // Equal strides on all sides: adjacent chunks are one piece.
+  // Equal strides on all sides: adjacent chunks are one piece. With flags each has lines of its
+  // own, as those that take it apart expect.
+  constexpr bool flagged = Sources::flagged || Destinations::flagged;
+  const i64 stride = state.launch->stride;
   i64 n = lengthOf(operands, -1);
-  const i64 pieces = n < 0 ? 1 : count;
-  if (n < 0)
-    n = count * state.launch->stride;
+  const bool rows = n >= 0;
+  const i64 pieces = rows || flagged ? count : 1;
+  if (!rows)
+    n = flagged ? stride : count * stride;
 #pragma unroll 1
   for (i64 j = 0;;) {
-    if constexpr (Sources::flagged || Destinations::flagged) {
-      Awaited what{instruction, -1, false, 1};
-      fails = moveUnits<Sources, Destinations>(what, n);
+    if constexpr (flagged) {
+      fails = moveUnits<Sources, Destinations>(instruction, n, Destinations::flagged ? stride : n);
     } else {
       if constexpr (S > mostHeld || D > mostHeld)
         moveMany<S>(n, operands - S);
@@ -955,7 +966,8 @@ __device__ __noinline__ bool transferAs(i64 instruction, i64 count, int operands
       state.streams[i] = locate(wire, operand, j);
     });
     syncBlock();
-    n = lengthOf(operands, 0);
+    if (rows)
+      n = lengthOf(operands, 0);
   }
   share.each(operands, [&](int i, Wire wire, const Operand &operand) {
     publish(wire, i >= S, operand);

@@ -102,8 +102,12 @@ class Corpus:
         self.ccl = str(arguments.ccl.resolve())
         self.timeout, self.most_ranks = arguments.timeout, arguments.ranks
         self.runs = not arguments.no_run
+        self.device = arguments.device
+        self.archs = [arch for arch in arguments.arch.split(",") if arch]
+        self.compiled = []  # (milliseconds, bytes, spilled bytes, what)
         self.environment = {k: v for k, v in os.environ.items() if not k.startswith("CCL_")}
         self.environment["CCL_CACHE_DIR"] = cache
+        self.environment["CCL_SHIM_SMS"] = "4096"  # a program of many blocks is no fault
 
     def call(self, result, *command):
         """Standard output and status, or None with `problem` set."""
@@ -149,7 +153,7 @@ class Corpus:
 
     def run(self, result):
         done = self.call(result, "run", str(result.file), "--json", "--count", COUNTS,
-                         "--iters", "1", "-w", "0")
+                         "--iters", "1", "-w", "0", "--device", self.device)
         if done is None:
             return
         try:
@@ -169,6 +173,24 @@ class Corpus:
         else:
             result.what += f"; {len(launches)} launches, 0 wrong"
 
+    def compile(self, result):
+        """For GPUs, whatever machine this is; never from a cache."""
+        for arch in self.archs:
+            done = self.call(result, "compile", str(result.file), "--emit", "cubin", "--arch", arch,
+                             "--json", "-o", os.devnull)
+            if done is None:
+                return
+            if done.returncode != 0:
+                result.problem = f"does not compile for {arch}: " + one_line(done.stderr)
+                return
+            stats = json.loads(done.stdout)
+            spilled = sum(kernel["spill_bytes"] for kernel in stats["kernels"])
+            self.compiled.append((stats["nvrtc_ms"], stats["cubin_bytes"], spilled,
+                                  f"{result.file.name} for {arch}"))
+            result.what += f"; {arch} {stats['nvrtc_ms']:.0f} ms, {stats['cubin_bytes']} bytes"
+            if spilled:
+                result.what += f", {spilled} spilled"
+
     def judge(self, file):
         result = Result(file)
         start = time.monotonic()
@@ -176,6 +198,9 @@ class Corpus:
         if self.runs and not result.problem and result.verdict in ("ok", "unchecked") \
                 and ranks <= self.most_ranks:
             self.run(result)
+        if not result.problem and result.verdict in ("ok", "unchecked") \
+                and ranks <= self.most_ranks:
+            self.compile(result)
         result.seconds = time.monotonic() - start
         return result
 
@@ -206,6 +231,8 @@ def main():
     parser.add_argument("--timeout", type=float, default=60, help="seconds for one call")
     parser.add_argument("--ranks", type=int, default=16, help="what has more is not run")
     parser.add_argument("--max-bytes", type=int, default=0, help="only files up to this size")
+    parser.add_argument("--device", default="host", help="of ccl run: host, shim or cuda")
+    parser.add_argument("--arch", default="", help="sm_80,sm_90a: compile for these by NVRTC, too")
     parser.add_argument("--no-run", action="store_true", help="only check")
     parser.add_argument("--expected", type=pathlib.Path, default=HERE / "expected.txt")
     arguments = parser.parse_args()
@@ -248,6 +275,12 @@ def main():
                 difference, explained = compare(result, its, expected, used)
                 differences += [difference] if difference else []
                 known += [explained] if explained else []
+    if corpus.compiled:
+        times = sorted(corpus.compiled)
+        print(f"\n{len(times)} compiled by NVRTC: median {times[len(times) // 2][0]:.0f} ms, slowest "
+              f"{times[-1][0]:.0f} ms ({times[-1][3]}), largest "
+              f"{max(size for _, size, _, _ in times)} bytes, "
+              f"{sum(spilled > 0 for _, _, spilled, _ in times)} spill")
     for title, lines in (("differences that are explained", known),
                          ("unexpected differences", differences), ("problems", problems)):
         if lines:

@@ -107,7 +107,7 @@ class Corpus:
         self.compiled = []  # (milliseconds, bytes, spilled bytes, what)
         self.environment = {k: v for k, v in os.environ.items() if not k.startswith("CCL_")}
         self.environment["CCL_CACHE_DIR"] = cache
-        self.environment["CCL_SHIM_SMS"] = "4096"  # a program of many blocks is no fault
+        self.environment["CCL_SHIM_SMS"] = "256"  # a program of many blocks is no fault
 
     def call(self, result, *command):
         """Standard output and status, or None with `problem` set."""

@@ -78,6 +78,7 @@ static LogicalResult take(const FormsReport &forms, const ProgramProof &proof,
   plan.disjointProved = forms.disjoint;
   plan.inPlaceProved = forms.inPlace;
   plan.unevenSafe = forms.unevenSafe; // the programs are what runs
+  plan.entryBarrier = forms.entryBarrier;
   plan.exitBarrier = forms.exitBarrier;
   plan.batchBarrier = forms.batchBarrier;
   plan.minSlots = std::max(plan.minSlots, forms.minSlots);

@@ -349,7 +349,7 @@ LogicalResult CudaEmitter::run(const model::Contract &contract) {
   plan.cuda.arch = options.arch;
   plan.cuda.threads = options.threads;
   // Peers' buffers are the users' until they have entered.
-  plan.cuda.barriers = (plan.direct ? cuda::entryBarrier : 0) |
+  plan.cuda.barriers = (plan.direct && plan.entryBarrier ? cuda::entryBarrier : 0) |
                        (plan.batchBarrier ? cuda::batchBarrier : 0) |
                        (plan.exitBarrier ? cuda::exitBarrier : 0);
   countAgents();

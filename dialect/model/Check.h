@@ -91,6 +91,9 @@ struct ProgramReport {
   /// The first access, not to scratch, by an agent that has heard nothing from the owner: that may
   /// not have begun. Here every launch begins with a barrier. Looked for if `findsEarly`.
   std::optional<Unguarded> tooEarly;
+  /// There is such an access, be it to scratch: where launches do not begin with a barrier, this
+  /// one needs it.
+  bool entryBarrier = false;
   /// Two micro-batches, one after the other, may conflict in scratch: they need a barrier in
   /// between.
   bool batchBarrier = false;

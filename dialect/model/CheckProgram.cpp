@@ -58,6 +58,7 @@ ProgramReport ProgramCheck::run() {
       report.tooLate = unguarded(races->tooLate);
       report.tooEarly = unguarded(races->tooEarly);
       report.batchBarrier = races->batchBarrier;
+      report.entryBarrier = races->entryBarrier;
     }
   }
   execution.sortFaults();

@@ -150,7 +150,7 @@ std::optional<ProgramReport> SymmetricCheck::prove(std::string &why) {
   if (why = doubt; !why.empty())
     return std::nullopt;
   // One rank does not tell what is known at the end: take it that nothing is.
-  report.exitBarrier = report.batchBarrier = peers.has_value();
+  report.entryBarrier = report.exitBarrier = report.batchBarrier = peers.has_value();
   report.instructions *= uint64_t(std::max<int64_t>(contract.ranks, 1));
   for (Fault &fault : report.faults)
     fault.notes.push_back({-1, fmt::format("all {} ranks do the same, shifted", contract.ranks)});

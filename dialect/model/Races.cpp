@@ -79,7 +79,7 @@ Races::History *Races::historyOf(size_t place, int32_t owner, bool scratch) {
   history.owner = owner;
   history.scratch = scratch;
   history.foreign |= rankOf(agent) != owner;
-  if (findsEarly && !tooEarly && !scratch && rankOf(agent) != owner)
+  if (rankOf(agent) != owner && (!entryBarrier || (findsEarly && !tooEarly && !scratch)))
     noteEarly(history);
   return &history;
 }
@@ -90,9 +90,12 @@ void Races::noteEarly(const History &history) {
   const bool heard = clocks->any(known[size_t(agent)], [&](int64_t chain) {
     return chainRank[size_t(chain)] == history.owner;
   });
-  if (heard)
+  if (heard) {
     heardOf.insert({agent, history.owner});
-  else
+    return;
+  }
+  entryBarrier = true;
+  if (findsEarly && !tooEarly && !history.scratch)
     tooEarly = Foreign{{agent, instruction, order}, history.owner};
 }
 

@@ -58,6 +58,8 @@ public:
   /// All was executed: see ProgramReport.
   void finish();
   bool exitBarrier = false, batchBarrier = false;
+  /// Some agent accesses a place of a rank that it has heard nothing from.
+  bool entryBarrier = false;
 
   /// An access to a place of rank `owner` by another rank.
   struct Foreign {

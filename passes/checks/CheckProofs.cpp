@@ -142,6 +142,7 @@ FailureOr<std::optional<FormsReport>> ProgramProof::checkForms(bool disjoint, bo
     if ((*report)->ok()) {
       forms.unevenSafe =
           (*report)->unevenSafe && (forms.unevenSafe || !(forms.disjoint || forms.inPlace));
+      forms.entryBarrier |= (*report)->entryBarrier;
       forms.exitBarrier |= (*report)->exitBarrier;
       forms.batchBarrier |= (*report)->batchBarrier;
       for (auto part : {&model::ProgramReport::tooLate, &model::ProgramReport::tooEarly}) {

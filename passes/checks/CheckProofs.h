@@ -41,7 +41,8 @@ struct ProgramProofOptions {
 struct FormsReport {
   bool disjoint = false, inPlace = false, divisible = false;
   bool unevenSafe = false;                        ///< in each form that holds
-  bool exitBarrier = false, batchBarrier = false; ///< as of a report, in some form that holds
+  /// As of a report, in some form that holds.
+  bool entryBarrier = false, exitBarrier = false, batchBarrier = false;
   std::optional<model::Unguarded> tooLate, tooEarly;
   int32_t minSlots = 0;
   uint64_t instructions = 0;        ///< of all ranks

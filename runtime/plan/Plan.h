@@ -94,8 +94,9 @@ struct Plan {
   /// (avg), or "".
   std::string finish;
   int32_t minSlots = 0;
-  /// See model::ProgramReport: a launch ends with a barrier; there is one between micro-batches.
-  bool exitBarrier = false, batchBarrier = false;
+  /// See model::ProgramReport: a launch begins with a barrier (on the host it always does), ends
+  /// with one; there is one between micro-batches.
+  bool entryBarrier = true, exitBarrier = false, batchBarrier = false;
   int32_t pipelineStages = 1; ///< over 1: launch with several micro-batches
   int64_t microBatches = 0;   ///< as many, where slices are not too short; 0: by the stages
 

@@ -152,16 +152,10 @@ std::optional<int> parseArch(StringRef arch) {
   return number;
 }
 
-/// A fixed number of threads, so that images do not depend on the machine.
-constexpr const char *splitCompile = "--split-compile=4";
-
-std::vector<std::string> Nvrtc::options(StringRef arch) const {
-  // Products and sums are rounded one by one, as on the host.
-  std::vector<std::string> options = {"--gpu-architecture=" + arch.str(), "--std=c++17",
-                                      "--fmad=false", "--ptxas-options=-v"};
-  if (majorVersion > 12 || (majorVersion == 12 && minorVersion >= 1))
-    options.push_back(splitCompile);
-  return options;
+/// Products and sums are rounded one by one, as on the host. To optimize on several threads gains
+/// nothing for sources of our size, and costs registers.
+static std::vector<std::string> options(StringRef arch) {
+  return {"--gpu-architecture=" + arch.str(), "--std=c++17", "--fmad=false", "--ptxas-options=-v"};
 }
 
 std::string Nvrtc::identity() const {

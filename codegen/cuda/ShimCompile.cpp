@@ -44,7 +44,9 @@ Expected<ShimCompiler> ShimCompiler::find(StringRef command, StringRef sanitizer
       command.empty() ? std::vector<std::string>{"clang++-19", "clang++", "g++", "c++"}
                       : std::vector{command.str()};
   for (const std::string &name : names)
-    if (ErrorOr<std::string> found = sys::findProgramByName(name)) {
+    // A path is taken as it is.
+    if (ErrorOr<std::string> found = sys::findProgramByName(name);
+        found && sys::fs::can_execute(*found)) {
       compiler.path = std::move(*found);
       break;
     }

@@ -1,4 +1,5 @@
 # How lit runs our tests. lit.site.cfg.py in the build tree sets the paths (ccl_*).
+import ctypes
 import fcntl
 import glob
 import importlib.util
@@ -76,6 +77,16 @@ if not config.ccl_sanitize and os.path.exists(os.path.join(fuzz, "bin", "fuzz-ml
     config.substitutions.append(("%fuzz", fuzz))
 if shutil.which("pkg-config"):
     config.available_features.add("pkg-config")
+# NVIDIA's run-time compiler, where codegen/cuda/Nvrtc.cpp looks for it, too.
+nvrtc = [f"libnvrtc.so{version}" for version in (".13", ".12", ".11.2", "")]
+for library in nvrtc + [f"/usr/local/cuda/{folder}/{name}" for folder in ("lib64", "lib")
+                        for name in nvrtc]:
+    try:
+        ctypes.CDLL(library)
+        config.available_features.add("nvrtc")
+        break
+    except OSError:
+        pass
 if config.ccl_faults == "ON":
     config.available_features.add("faults")
 # Nothing needs it; whoever has it checks that its tool reads what we write.

@@ -206,9 +206,19 @@ std::vector<KernelResources> kernelResources(StringRef log) {
 // Compiling
 //===----------------------------------------------------------------------===//
 
+/// What a generation alone has, or a family: which of them have such a thing, and since when.
+static bool hasVariant(StringRef arch, int number, int version) {
+  if (arch.ends_with("a"))
+    return number >= 90 && version >= 1200;
+  if (arch.ends_with("f"))
+    return number >= 100 && version >= 1209;
+  return true;
+}
+
 Error Nvrtc::check(StringRef arch) const {
   const std::optional<int> number = parseArch(arch);
-  if (number && is_contained(archs, *number))
+  if (number && is_contained(archs, *number) &&
+      hasVariant(arch, *number, majorVersion * 100 + minorVersion))
     return Error::success();
   return failure("NVRTC {}.{} has no architecture {}: it knows sm_{}", majorVersion, minorVersion,
                  arch.str(), fmt::join(archs, ", sm_"));

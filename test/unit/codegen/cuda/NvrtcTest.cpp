@@ -130,7 +130,7 @@ TEST_CASE("what NVRTC says of a faulty source has its line") {
 TEST_CASE("an unknown architecture: those that there are") {
   if (!nvrtc())
     return;
-  for (const char *arch : {"sm_20", "sm_999", "banana"}) {
+  for (const char *arch : {"sm_20", "sm_999", "sm_80a", "sm_90f", "banana"}) {
     const std::string why = whyNot(source, arch);
     CHECK_MESSAGE(
         why.find(std::string("has no architecture ") + arch + ": it knows sm_") != why.npos, why);

@@ -31,7 +31,7 @@ TEST_CASE("every size, offset, value and signature is that of cuda.h") {
   std::ostringstream header;
   header << std::ifstream(CCL_SOURCE_DIR "/runtime/cuda/DriverApi.h").rdbuf();
   const std::string text = header.str();
-  const std::regex enumerator("\\b(CUDA?_\\w+) = \\d+");
+  const std::regex enumerator("\\b(CU(?:DA)?_\\w+) = \\d+");
   std::ofstream values(folder() + "/DriverApiValues.inc");
   int count = 0;
   for (std::sregex_iterator it(text.begin(), text.end(), enumerator), end; it != end; ++it, ++count)

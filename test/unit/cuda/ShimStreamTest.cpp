@@ -12,7 +12,8 @@ TEST_CASE("a stream does one thing after the other") {
   const Array<long long> numbers(100);
   CHECK(shim().cuMemsetD8Async(numbers.address(), 0, 800, stream.get()) == CUDA_SUCCESS);
   long long expected = 0;
-  for (long long i = 0; i < 200; ++i, expected = (expected * 3 + i) % 1000003) {
+  for (long long i = 0; i < 200; ++i) {
+    expected = (expected * 3 + i) % 1000003;
     REQUIRE(launch(kernels["scale"], 4, stream.get(), numbers.data(), 100ll, 3ll, i) ==
             CUDA_SUCCESS);
     // The remainder keeps numbers small: done by the host in the stream's turn.

@@ -3,6 +3,7 @@
 
 #include <signal.h>
 
+#include <algorithm>
 #include <chrono>
 
 namespace ccl::cuda::shim {
@@ -83,19 +84,22 @@ void *Threads::main(void *argument) {
 
 bool Threads::stop() {
   constexpr auto patience = std::chrono::seconds(2);
-  {
-    std::unique_lock lock(mutex);
-    stopping = true;
-    if (!becameIdle.wait_for(lock, patience, [&] { return idle.size() == workers.size(); }))
-      return false;
-    for (const std::unique_ptr<Worker> &worker : workers)
-      worker->wake.notify_one();
+  std::vector<pthread_t> ended;
+  std::unique_lock lock(mutex);
+  stopping = true;
+  const bool all =
+      becameIdle.wait_for(lock, patience, [&] { return idle.size() == workers.size(); });
+  for (Worker *worker : idle) {
+    worker->wake.notify_one();
+    ended.push_back(worker->thread);
   }
   for (const std::unique_ptr<Worker> &worker : workers)
-    pthread_join(worker->thread, nullptr);
-  workers.clear();
-  idle.clear();
-  return true;
+    if (std::find(idle.begin(), idle.end(), worker.get()) == idle.end())
+      pthread_detach(worker->thread);
+  lock.unlock();
+  for (const pthread_t thread : ended)
+    pthread_join(thread, nullptr);
+  return all;
 }
 
 } // namespace ccl::cuda::shim

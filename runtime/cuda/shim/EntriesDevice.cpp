@@ -177,6 +177,8 @@ CUresult cuGetErrorString(CUresult error, const char **text) {
   if (!text)
     return CUDA_ERROR_INVALID_VALUE;
   *text = named ? named->text : nullptr;
+  if (error == CUDA_ERROR_SHARED_OBJECT_INIT_FAILED && !loaderText().empty())
+    *text = loaderText().c_str();
   return named ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 

@@ -59,7 +59,7 @@ CUresult cuModuleLoadData(CUmodule *module, const void *image) {
     if (const CUresult result = state().captures.unsafeCall(); result != CUDA_SUCCESS)
       return result;
     std::shared_ptr<shim::Module> made;
-    const CUresult result = loadModule(image, made);
+    const CUresult result = loadModule(image, made, loaderText());
     if (result != CUDA_SUCCESS)
       return result;
     made->context = context;

@@ -101,7 +101,7 @@ Module::~Module() {
     close(file);
 }
 
-CUresult loadModule(const void *image, std::shared_ptr<Module> &module) {
+CUresult loadModule(const void *image, std::shared_ptr<Module> &module, std::string &why) {
   const auto *bytes = static_cast<const char *>(image);
   const size_t size = imageBytes(bytes);
   if (size == 0)
@@ -118,8 +118,11 @@ CUresult loadModule(const void *image, std::shared_ptr<Module> &module) {
     at += size_t(written);
   }
   made->library = dlopen(uniquePath(made->file).c_str(), RTLD_NOW | RTLD_LOCAL);
-  if (!made->library)
+  if (!made->library) {
+    const char *reason = dlerror();
+    why = reason ? reason : "";
     return CUDA_ERROR_SHARED_OBJECT_INIT_FAILED;
+  }
   module = std::move(made);
   return CUDA_SUCCESS;
 }

@@ -26,7 +26,8 @@ struct Module {
 };
 
 /// `image` starts with an ELF header that says how long it is.
-CUresult loadModule(const void *image, std::shared_ptr<Module> &module);
+/// `why` is what the loader says if it refuses it.
+CUresult loadModule(const void *image, std::shared_ptr<Module> &module, std::string &why);
 
 struct Function {
   using Entry = int (*)(int what, void **params, unsigned block, unsigned blocks, size_t *sizes);

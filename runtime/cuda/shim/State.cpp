@@ -65,6 +65,10 @@ CUresult initialize() {
 }
 
 CUcontext currentHandle() { return current; }
+std::string &loaderText() {
+  static thread_local std::string text;
+  return text;
+}
 void setCurrentHandle(CUcontext handle) { current = handle; }
 
 CUresult currentContext(std::shared_ptr<Context> &context) {

@@ -63,6 +63,9 @@ CUresult initialize();
 /// The calling thread's.
 CUcontext currentHandle();
 void setCurrentHandle(CUcontext handle);
+/// What the loader said of the last code that this thread could not load: told with the text of
+/// CUDA_ERROR_SHARED_OBJECT_INIT_FAILED.
+std::string &loaderText();
 CUresult currentContext(std::shared_ptr<Context> &context);
 
 /// Runs an entry of the driver: no exception leaves it.

@@ -140,7 +140,11 @@ TEST_CASE("code that is none, or of another machine, is refused") {
   CHECK(contains(load(image), "CUDA_ERROR_NO_BINARY_FOR_GPU"));
   CHECK(contains(load(makeObject("unresolved", "extern int gone();\n"
                                                "int here() { return gone(); }\n")),
-                 "CUDA_ERROR_SHARED_OBJECT_INIT_FAILED"));
+                 "CUDA_ERROR_SHARED_OBJECT_INIT_FAILED ("));
+  const std::string lacking = load(makeObject("unresolved", ""));
+  INFO(lacking);
+  CHECK(contains(lacking, "undefined symbol"));
+  CHECK(contains(lacking, "gone"));
   const Kernels kernels;
   llvm::Expected<cuda::Module> module = loadModule(shim(), Kernels::image());
   REQUIRE(bool(module));

@@ -57,15 +57,16 @@ std::string compile(const std::string &arguments) {
   return text.str();
 }
 
-const std::string &makeObject(const std::string &name, const std::string &source) {
+const std::string &makeObject(const std::string &name, const std::string &source,
+                              const std::string &flags) {
   static std::map<std::string, std::string> made;
   auto found = made.find(name);
   if (found != made.end())
     return found->second;
   const std::string path = folder() + "/" + name;
   std::ofstream(path + ".cpp") << source;
-  REQUIRE(compile("-O1 -shared -fPIC -I" CCL_SOURCE_DIR " " + path + ".cpp -o " + path + ".so") ==
-          "");
+  REQUIRE(compile("-O1 -shared -fPIC -I" CCL_SOURCE_DIR " " + path + ".cpp -o " + path + ".so " +
+                  flags) == "");
   std::ostringstream bytes;
   bytes << std::ifstream(path + ".so", std::ios::binary).rdbuf();
   return made[name] = bytes.str();

@@ -35,7 +35,8 @@ const std::string &folder();
 /// Runs this machine's C++ compiler; what it says if it fails, else "".
 std::string compile(const std::string &arguments);
 /// The bytes of the shared object that `source` becomes; the same one once per name.
-const std::string &makeObject(const std::string &name, const std::string &source);
+const std::string &makeObject(const std::string &name, const std::string &source,
+                              const std::string &flags = "");
 
 /// Kernels that are written by hand, in a module of the current context.
 class Kernels {

@@ -121,10 +121,13 @@ TEST_CASE("a kernel that fails fails its context until that is opened anew") {
     CHECK(launch(kernels["fail"], 4, nullptr, 0) == CUDA_SUCCESS);
     CHECK(shim().cuCtxSynchronize() == CUDA_SUCCESS);
     CHECK(launch(kernels[kernel], 4, nullptr, 1) == CUDA_SUCCESS);
+    // Refused, or not done any more.
+    shim().cuMemsetD32Async(word.address(), 9, 1, nullptr);
     CUdeviceptr more = 0;
     CHECK(name(shim().cuCtxSynchronize()) == "CUDA_ERROR_LAUNCH_FAILED");
     CHECK(name(shim().cuMemAlloc_v2(&more, 16)) == "CUDA_ERROR_LAUNCH_FAILED");
     CHECK(name(shim().cuStreamQuery(nullptr)) == "CUDA_ERROR_LAUNCH_FAILED");
+    CHECK(word[0] == 3);
     const InContext other(3); // nobody else's
     CHECK(shim().cuCtxSynchronize() == CUDA_SUCCESS);
   }
@@ -168,8 +171,9 @@ extern "C" int put_shim(int what, void **p, unsigned, unsigned, size_t *sizes) {
   else if (sizes)
     sizes[0] = sizeof(int *);
   return what == 1 ? 0 : 1;
-})");
-    // A module is loaded fresh each time.
+})",
+                   "-Wl,-z,nodelete");
+    // A module is loaded fresh each time, also if the loader keeps the last one.
     for (int again = 0; again < 2; ++again) {
       const cuda::Module module = llvm::cantFail(loadModule(shim(), image));
       const CUfunction put = llvm::cantFail(findFunction(shim(), module, "put"));

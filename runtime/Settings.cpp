@@ -32,7 +32,7 @@ struct Entry {
   std::string_view description;
 };
 
-constexpr std::array<Entry, 21> table = {{
+constexpr std::array<Entry, 22> table = {{
     {Setting::Debug, "CCL_DEBUG", Kind::Level, "WARN",
      "How much is logged; each level includes those before it."},
     {Setting::DebugSubsys, "CCL_DEBUG_SUBSYS", Kind::Subsystems, "ALL",
@@ -71,6 +71,9 @@ constexpr std::array<Entry, 21> table = {{
      "How many GPUs the stand-in has, at most 16."},
     {Setting::ShimSms, "CCL_SHIM_SMS", Kind::Number, "16",
      "How many multiprocessors each of them has, at most 256; 8 blocks run on one at once."},
+    {Setting::CudaInstances, "CCL_CUDA_INSTANCES", Kind::Number, "",
+     "Copies of every program's blocks that a launch on GPUs cuts its data into: a power of two, "
+     "at most 64; by its size if not set."},
     {Setting::NvrtcLibrary, "CCL_NVRTC_LIBRARY", Kind::Path, "",
      "NVIDIA's run-time compiler instead of the libnvrtc that is found."},
     {Setting::ShimCxx, "CCL_SHIM_CXX", Kind::Path, "",

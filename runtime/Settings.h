@@ -36,6 +36,7 @@ enum class Setting : uint8_t {
   CudaLibrary,
   ShimDevices,
   ShimSms,
+  CudaInstances,
   NvrtcLibrary,
   ShimCxx
 };
@@ -57,7 +58,7 @@ public:
   const std::string &text(Setting setting) const;
   bool flag(Setting setting) const;     ///< CollTrace, AlwaysCompile
   int64_t bytes(Setting setting) const; ///< SlotBytes
-  /// Rank, Size, ShimDevices, ShimSms; -1 if it is not set.
+  /// Rank, Size, ShimDevices, ShimSms, CudaInstances; -1 if it is not set.
   int64_t number(Setting setting) const;
   std::chrono::milliseconds duration(Setting setting) const; ///< Timeout
   /// "default" or "env".

@@ -142,9 +142,14 @@ llvm::Error CudaGroup::firstFailure() {
 }
 
 std::string CudaGroup::describeReport(const FailureReport &found) const {
-  std::string program = "a program";
-  if (found.plan >= 0 && size_t(found.plan) < names.size())
-    program = names[size_t(found.plan)];
+  std::string program = "a program", agent = fmt::format("{}", found.agent);
+  if (found.plan >= 0 && size_t(found.plan) < plans.size()) {
+    const Named &plan = plans[size_t(found.plan)];
+    program = plan.name;
+    if (size_t(found.rank) < plan.agents.size() &&
+        size_t(found.agent) < plan.agents[size_t(found.rank)].size())
+      agent = agentName(plan.agents[size_t(found.rank)][size_t(found.agent)]);
+  }
   std::string what;
   switch (found.instruction) {
   case -1: what = "the entry"; break;
@@ -155,7 +160,7 @@ std::string CudaGroup::describeReport(const FailureReport &found) const {
   std::string text = fmt::format(
       "rank {} timed out in launch {} of {}: agent {}, instance {}, micro-batch {}, {} waits for "
       "rank {}",
-      found.rank, found.launch + 1, program, found.agent, found.instance, found.microBatch, what,
+      found.rank, found.launch + 1, program, agent, found.instance, found.microBatch, what,
       found.peer);
   if (found.instruction >= 0)
     text += fmt::format(" (channel {} it{})", found.channelTo ? "to" : "from",

@@ -107,15 +107,13 @@ private:
     RankChannels channels;
     CUdeviceptr endOf = 0;
     Tables tables;
-    int agents = 1; ///< blocks of an instance
-    /// LaunchHead::ends, by the logarithm of the instances.
+    std::vector<int64_t> agents{0}; ///< agentNumber() of each block of an instance
+    /// LaunchHead::ends, by the number of instances.
     std::map<int64_t, CUdeviceptr> ends;
   };
   /// What is launched on one GPU.
   struct Grid {
     const Code *code = nullptr;
-    const Kernel *kernel = nullptr;
-    bool all = false;       ///< several ranks
     int64_t blocks = 0;     ///< of an instance of each rank: the most agents
     int64_t mostBlocks = 0; ///< that run at once
     std::string describe;   ///< where that comes from
@@ -126,6 +124,11 @@ private:
     std::vector<RankProgram> ranks;
     std::vector<Grid> grids; ///< by device
     bool captured = false;   ///< a graph uses it
+  };
+  /// What reports say of a plan.
+  struct Named {
+    std::string name;
+    std::vector<std::vector<int64_t>> agents; ///< by rank
   };
   /// A launch that is being prepared.
   struct Launching {
@@ -194,7 +197,7 @@ private:
   PinnedMemory pinned; ///< a Control
   std::unique_ptr<GpuChannels> channels;
   std::map<const LoadedCudaProgram *, Prepared> programs;
-  std::vector<std::string> names; ///< of plans, by their numbers
+  std::vector<Named> plans; ///< by LaunchHead::plan
   uint64_t launches = 0;
   bool everCaptured = false;
 

@@ -301,7 +301,7 @@ llvm::Expected<std::string> CudaGroup::makeLaunch(Launching &launching, int64_t 
   head.ranks = int(theRanks);
   head.numEnds = int(program.channels.ends.size());
   head.instances = int(shape.instances);
-  head.agents = program.agents;
+  head.agents = int(program.agents.size());
   head.program = program.facts.kernel;
   head.batchShift = launching.batchShift;
   head.plan = launching.prepared.number;
@@ -346,22 +346,23 @@ llvm::Error CudaGroup::start(Launching &launching, size_t d) {
       return one.takeError();
     all += *one;
   }
+  // A rank that is alone on its GPU is a parameter, several are a table.
   const int64_t blocks = grid.blocks * launching.shapes.front().instances;
   auto blocksPerRank = int(blocks);
   CUdeviceptr table = 0;
-  void *parameters[] = {all.data(), &table, &blocksPerRank};
-  if (grid.all) {
+  if (part.ranks.size() > 1) {
     llvm::Expected<CUdeviceptr> uploaded = part.device->upload(all, launching.capturing);
     if (!uploaded)
       return uploaded.takeError();
     table = *uploaded;
   }
+  void *parameters[] = {all.data(), &table, &blocksPerRank};
   llvm::Expected<ContextScope> scope = part.device->enter();
   if (!scope)
     return scope.takeError();
   return driver.check(
       driver.cuLaunchCooperativeKernel(
-          grid.kernel->function, unsigned(blocks * int64_t(part.ranks.size())), 1, 1,
+          grid.code->kernel.function, unsigned(blocks * int64_t(part.ranks.size())), 1, 1,
           unsigned(plan.cuda.threads), 1, 1, 0, launching.streams[d], parameters),
       "launch {} (hash {}) on GPU {}", plan.program, plan.hash, part.device->ordinal());
 }

@@ -5,11 +5,11 @@
 
 namespace ccl::cuda {
 
-/// What a kernel takes by value; more goes through a table.
-constexpr size_t mostParameterBytes = 4000;
-
 static_assert(sizeof(LaunchHead) % alignof(BufferView) == 0,
               "buffers lie right behind the head, as in the kernels' Launch");
+
+/// What any driver passes to a kernel by value.
+constexpr size_t mostParameterBytes = 4000;
 
 static size_t launchBytes(const Plan &plan) {
   return sizeof(LaunchHead) + std::max<size_t>(plan.buffers.size(), 1) * sizeof(BufferView);
@@ -22,17 +22,21 @@ static const T *pointerTo(CUdeviceptr address) {
 
 llvm::Error CudaGroup::uploadTables(const RankAgents &table, Device &home, RankProgram &part) {
   std::vector<TableAgent> agents;
-  for (const AgentCode &agent : table.agents)
+  part.agents.clear();
+  for (const AgentCode &agent : table.agents) {
     agents.push_back({agent.begin, agent.end});
-  if (agents.empty())
-    agents.emplace_back(); // its block only takes part in barriers
+    part.agents.push_back(agent.number());
+  }
+  if (agents.empty()) { // a block that only takes part in barriers
+    agents.emplace_back();
+    part.agents.push_back(0);
+  }
   std::vector<TableInstruction> instructions;
   for (const AgentInstruction &i : table.instructions)
     instructions.push_back({i.pattern, i.count, i.operands});
   std::vector<Operand> operands;
   for (const AgentOperand &o : table.operands)
     operands.push_back({o.peer, o.buffer, o.chunk});
-  part.agents = int(agents.size());
   llvm::Expected<CUdeviceptr> first = home.upload(agents, true);
   if (!first)
     return first.takeError();
@@ -57,12 +61,10 @@ llvm::Error CudaGroup::prepareRank(Prepared &prepared, int64_t rank) {
   if (facts->kernel < 0)
     return llvm::Error::success();
   const KernelPlan &kernel = plan.kernels[size_t(facts->kernel)];
-  part.agents = facts->indexInSet < kernel.agents.size()
-                    ? int(kernel.agents[facts->indexInSet].agents.size())
-                    : int(plan.cuda.agents[size_t(facts->kernel)].size());
-  if (part.agents < 1)
-    return makeFailure(Failure::BadArgument, "malformed plan: {} has {} agents on rank {}",
-                       plan.program, part.agents, rank);
+  part.agents = plan.cuda.agents[size_t(facts->kernel)];
+  if (part.agents.empty())
+    return makeFailure(Failure::BadArgument, "malformed plan: {} has no agents on rank {}",
+                       plan.program, rank);
   llvm::Expected<RankChannels> found = findChannels(kernel, facts->indexInSet, rank, theRanks);
   if (!found)
     return found.takeError();
@@ -104,20 +106,14 @@ llvm::Error CudaGroup::prepareGrid(Prepared &prepared, size_t d) {
     return code.takeError();
   grid.code = *code;
   for (int64_t r : part.ranks)
-    grid.blocks = std::max<int64_t>(grid.blocks, prepared.ranks[size_t(r)].agents);
-  grid.all = part.ranks.size() > 1;
-  grid.kernel = &grid.code->kernel;
-  if (launchBytes(plan) > mostParameterBytes)
-    return makeFailure(Failure::BadArgument,
-                       "{} (hash {}) has {} buffers: their addresses do not fit the parameters of "
-                       "a kernel, {} bytes",
-                       plan.program, plan.hash, plan.buffers.size(), mostParameterBytes);
-  grid.mostBlocks = int64_t(grid.kernel->blocksPerMultiprocessor) * part.device->multiprocessors();
-  grid.describe =
-      fmt::format("GPU {} holds {} at once, {} on each of {} multiprocessors ({} "
-                  "threads of {} registers each)",
-                  part.device->ordinal(), grid.mostBlocks, grid.kernel->blocksPerMultiprocessor,
-                  part.device->multiprocessors(), plan.cuda.threads, grid.kernel->registers);
+    grid.blocks = std::max(grid.blocks, int64_t(prepared.ranks[size_t(r)].agents.size()));
+  grid.mostBlocks =
+      int64_t(grid.code->kernel.blocksPerMultiprocessor) * part.device->multiprocessors();
+  grid.describe = fmt::format(
+      "GPU {} holds {} at once, {} on each of {} multiprocessors ({} "
+      "threads of {} registers each)",
+      part.device->ordinal(), grid.mostBlocks, grid.code->kernel.blocksPerMultiprocessor,
+      part.device->multiprocessors(), plan.cuda.threads, grid.code->kernel.registers);
   return llvm::Error::success();
 }
 
@@ -142,9 +138,14 @@ CudaGroup::prepare(const std::shared_ptr<LoadedCudaProgram> &program) {
     return makeFailure(Failure::BadArgument,
                        "{} (hash {}) is for {} ranks, the communicator has {}", plan.program,
                        plan.hash, plan.ranks(), theRanks);
+  if (launchBytes(plan) > mostParameterBytes)
+    return makeFailure(Failure::BadArgument,
+                       "{} (hash {}) has {} buffers: their addresses do not fit the parameters of "
+                       "a kernel, {} bytes",
+                       plan.program, plan.hash, plan.buffers.size(), mostParameterBytes);
   Prepared prepared;
   prepared.program = program;
-  prepared.number = int(names.size());
+  prepared.number = int(plans.size());
   prepared.ranks.resize(size_t(theRanks));
   prepared.grids.resize(parts.size());
   for (int64_t r = 0; r < theRanks; ++r)
@@ -155,8 +156,11 @@ CudaGroup::prepare(const std::shared_ptr<LoadedCudaProgram> &program) {
   for (size_t d = 0; d < parts.size(); ++d)
     if (llvm::Error e = prepareGrid(prepared, d))
       return e;
-  names.push_back(fmt::format("{} (hash {}, {} {})", plan.program, plan.hash, plan.contract.str(),
-                              name(plan.type)));
+  Named &named = plans.emplace_back();
+  named.name = fmt::format("{} (hash {}, {} {})", plan.program, plan.hash, plan.contract.str(),
+                           name(plan.type));
+  for (const RankProgram &rank : prepared.ranks)
+    named.agents.push_back(rank.agents);
   return &programs.emplace(program.get(), std::move(prepared)).first->second;
 }
 

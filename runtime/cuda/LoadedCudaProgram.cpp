@@ -13,13 +13,13 @@ llvm::Expected<std::shared_ptr<LoadedCudaProgram>> LoadedCudaProgram::load(const
     return makeFailure(Failure::BadArgument, "{} (hash {}) is compiled for {}, but {} runs {}",
                        plan.program, plan.hash, code.arch, driver.library(),
                        driver.isShim() ? "code of this machine's processor (shim)" : "GPUs");
-  if (code.threads < 1 || code.threads > 1024 || code.agents.size() != plan.kernels.size())
+  if (code.threads < 1 || code.threads > 1024 || code.agents.size() != plan.kernels.size() ||
+      code.kernel.empty())
     return makeFailure(Failure::BadArgument,
-                       "malformed plan: {} has {} kinds of ranks, but agents of {}, and {} threads "
-                       "in a block",
-                       plan.program, plan.kernels.size(), code.agents.size(), code.threads);
-  if (code.kernel.empty())
-    return makeFailure(Failure::BadArgument, "malformed plan: {} names no kernel", plan.program);
+                       "malformed plan: {} has {} kinds of ranks, but agents of {}, {} threads in "
+                       "a block, and the kernel '{}'",
+                       plan.program, plan.kernels.size(), code.agents.size(), code.threads,
+                       code.kernel);
   return std::shared_ptr<LoadedCudaProgram>(new LoadedCudaProgram(std::move(plan)));
 }
 

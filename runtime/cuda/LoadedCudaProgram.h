@@ -25,8 +25,7 @@ public:
     int registers = 0;               ///< of a thread
   };
   struct Code {
-    Kernel kernel;
-    Kernel finish;
+    Kernel kernel, finish; ///< see CudaCode
   };
   /// On `device`, valid as long as this is.
   llvm::Expected<const Code *> on(const Device &device);

@@ -1,0 +1,154 @@
+//===- FailureTest.cpp - What fails, and how that is told ----------------------------===//
+#include "test/unit/cuda/group/Ranks.h"
+
+#include <thread>
+
+using namespace ccl;
+using namespace ccl::test;
+using namespace ccl::cuda;
+
+namespace {
+
+bool contains(const std::string &whole, std::string_view part) {
+  return whole.find(part) != std::string::npos;
+}
+
+CudaLaunchOptions optionsOf(int64_t count, Milliseconds timeout = Milliseconds(20000)) {
+  CudaLaunchOptions options;
+  options.count = count;
+  options.timeout = timeout;
+  return options;
+}
+
+} // namespace
+
+TEST_CASE("a rank that never sends: who waits for whom") {
+  for (const std::vector<int> &devices : {std::vector<int>{0}, {0, 1, 2}})
+    for (const char *wire : {"simple", "ll"}) {
+      const int64_t n = 4, count = 64;
+      Ranks ranks(n, devices);
+      ranks.allocate(count, count * n);
+      ranks.fill(0);
+      REQUIRE(ranks.run(load(ringAllGather({n, wire})), optionsOf(count)) == "");
+      Variant silent{n, wire, 2};
+      const std::string error =
+          ranks.run(load(tableAllGather(silent)), optionsOf(count, Milliseconds(400)));
+      MESSAGE(error);
+      CHECK(contains(error, "timed out in launch 2 of table_all_gather (hash 0123abcd, all_gather "
+                            "int32): agent block 7, instance 0, micro-batch 0, instruction "));
+      CHECK(contains(error, " waits for rank "));
+      CHECK(contains(error, "2 slots): expected counter "));
+      const std::optional<RuntimeError> failure = ranks.group->failure();
+      REQUIRE(failure);
+      CHECK(failure->category == Failure::Timeout);
+      CHECK(failure->culprit >= 0);
+      // Rank 3 waits for rank 2, and others for those who wait; whoever was first says so.
+      CHECK(contains(error, fmt::format("waits for rank {} ", failure->culprit)));
+      // It is dead, and says why.
+      CHECK(ranks.run(load(ringAllReduce({n})), optionsOf(count)) == error);
+      CHECK(text(ranks.group->synchronize()) == error);
+    }
+}
+
+TEST_CASE("abort from another thread") {
+  const int64_t n = 4, count = 64;
+  Ranks ranks(n, {0, 1});
+  ranks.allocate(count, count * n);
+  Variant silent{n, "simple", 1};
+  const auto begin = std::chrono::steady_clock::now();
+  REQUIRE(text(ranks.launch(load(ringAllGather(silent)), optionsOf(count, Milliseconds(60000)))) ==
+          "");
+  std::thread other([&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    ranks.group->abort("enough");
+  });
+  CHECK(text(ranks.group->synchronize()) == "enough");
+  other.join();
+  CHECK(std::chrono::steady_clock::now() - begin < std::chrono::seconds(20));
+  CHECK(ranks.run(load(ringAllGather({n})), optionsOf(count)) == "enough");
+  CHECK(ranks.group->failure()->category == Failure::Aborted);
+}
+
+TEST_CASE("a communicator that goes while kernels wait") {
+  const size_t before = freeBytes();
+  {
+    Ranks ranks(3, {0, 1});
+    ranks.allocate(64, 192);
+    REQUIRE(text(ranks.launch(load(ringAllGather({3, "simple", 1})),
+                              optionsOf(64, Milliseconds(300)))) == "");
+  }
+  CHECK(freeBytes() == before);
+}
+
+TEST_CASE("grids that do not fit are refused with both numbers") {
+  Ranks ranks(8, {0});
+  ranks.allocate(64, 512);
+  CudaLaunchOptions options = optionsOf(64);
+  options.instances = 32;
+  const Program program = load(ringAllReduce({8}));
+  const std::string error = ranks.run(program, options);
+  CHECK(contains(error, "needs 256 blocks that run at once (8 ranks of 1 agents, 32 instances), "
+                        "but GPU 0 holds 128 at once, 8 on each of 16 multiprocessors"));
+  options.instances = 3;
+  CHECK(contains(ranks.run(program, options), "a power of two of instances, at most 64, not 3"));
+  // Nothing has happened.
+  options.instances = 16;
+  ranks.fill(1);
+  CHECK(ranks.run(program, options) == "");
+  CHECK(ranks.wrongSums(1, 64) == 0);
+}
+
+TEST_CASE("wrong arguments change nothing") {
+  const int64_t n = 2, count = 64;
+  Ranks ranks(n, {0, 1});
+  ranks.allocate(count, count * n);
+  const Program program = load(ringAllGather({n}));
+  std::vector<int32_t> host(count);
+  std::vector<CudaLaunchArgs> args = {{ranks.in[0].data(), ranks.out[0].data()},
+                                      {host.data(), ranks.out[1].data()}};
+  CHECK(contains(text(ranks.group->launch(program, args, optionsOf(count))), "rank 1: `in` (0x"));
+  CHECK(contains(text(ranks.group->launch(program, args, optionsOf(count))),
+                 "is no memory that GPU 1 can use"));
+  args[1].in = nullptr;
+  CHECK(contains(text(ranks.group->launch(program, args, optionsOf(count))), "`in` is null"));
+  CHECK(contains(
+      text(ranks.group->launch(program, llvm::ArrayRef(args).take_front(1), optionsOf(count))),
+      "on 2 ranks has buffers of 1"));
+  CHECK(contains(text(ranks.group->launch(nullptr, args, optionsOf(count))), "no program"));
+  CHECK(contains(ranks.run(program, optionsOf(-1)), "count is -1"));
+  CHECK(contains(ranks.run(program, optionsOf(count, Milliseconds(0))), "time-out"));
+  CHECK(contains(ranks.run(load(ringAllGather({3})), optionsOf(count)),
+                 "is for 3 ranks, the communicator has 2"));
+  CudaLaunchOptions options = optionsOf(count);
+  const CUstream streams[] = {nullptr};
+  options.streams = streams;
+  CHECK(contains(ranks.run(program, options), "a launch on 2 GPUs has 1 streams"));
+  Plan lost = ringAllGather({n});
+  lost.kernels[0].channels.pop_back();
+  lost.kernels[0].peers.pop_back();
+  CHECK(contains(ranks.run(load(lost), optionsOf(count)), "where rank 1 does not receive"));
+  // No elements: nothing to do, and null is as good as any.
+  CHECK(text(ranks.group->launch(program, {{}, {}}, optionsOf(0))) == "");
+  ranks.fill(3);
+  CHECK(ranks.run(program, optionsOf(count)) == "");
+  CHECK(ranks.wrongGathers(3, count) == 0);
+}
+
+TEST_CASE("communicators that cannot be") {
+  auto error = [](int64_t ranks, std::vector<int> devices, CudaGroupOptions options = {}) {
+    llvm::Expected<std::unique_ptr<CudaGroup>> group =
+        CudaGroup::create(shim(), ranks, devices, options);
+    return group ? std::string() : text(group.takeError());
+  };
+  CHECK(contains(error(2, {7}), "there is no GPU 7: this machine has 3"));
+  CHECK(contains(error(2, {0, 0}), "GPU 0 is named twice"));
+  CHECK(contains(error(2, {}), "names no GPU"));
+  CHECK(contains(error(0, {0}), "1 to 4096 ranks, not 0"));
+  CHECK(contains(error(1, {0}, {.slotBytes = 0}), "slots have 1 to"));
+  Plan plan = ringAllGather({2});
+  plan.cuda.arch = "sm_90a";
+  CHECK(contains(text(LoadedCudaProgram::load(shim(), plan).takeError()),
+                 "is compiled for sm_90a, but "));
+  plan.cuda.image.clear();
+  CHECK(contains(text(LoadedCudaProgram::load(shim(), plan).takeError()), "no code for GPUs"));
+}

@@ -1,0 +1,248 @@
+//===- Programs.cpp ---------------------------------------------------------===//
+#include "test/unit/cuda/group/Programs.h"
+
+#include "codegen/cuda/Embedded.h"
+#include "codegen/cuda/ShimCompile.h"
+
+#include <cstdlib>
+#include <map>
+
+using namespace ccl::cuda;
+using ccl::model::Collective;
+using ccl::model::Role;
+
+namespace ccl::test {
+
+const Driver &shim() {
+  static const Driver *driver = [] {
+    setenv("CCL_SHIM_DEVICES", "3", 1);
+    setenv("CCL_SHIM_SMS", "16", 1);
+    return llvm::cantFail(Driver::get("shim"));
+  }();
+  return *driver;
+}
+
+namespace {
+
+const char *const ringAllReduceText = R"(
+static __device__ void run(Block &b) {
+  const int me = int(state.me), ranks = state.launch->ranks;
+  if (ranks == 1) {
+    transfer<Wires<memory>, Wires<memory>>(b, 0, 1, {at(0, 0)}, {at(1, 0)});
+    return;
+  }
+  const Channel to = channel(0, (me + 1) % ranks), from = channel(1, (me + ranks - 1) % ranks);
+  if (me == SILENT)
+    return;
+  transfer<Wires<memory>, Wires<WIRE>>(b, 0, 1, {at(0, me)}, {slot(to)});
+  for (int s = 1; s < ranks - 1; ++s)
+    transfer<Wires<WIRE, memory>, Wires<WIRE>>(b, s, 1, {slot(from), at(0, (me + ranks - s) % ranks)},
+                                               {slot(to)});
+  transfer<Wires<WIRE, memory>, Wires<memory, WIRE>>(
+      b, ranks - 1, 1, {slot(from), at(0, (me + 1) % ranks)}, {at(1, (me + 1) % ranks), slot(to)});
+  for (int s = 0; s < ranks - 2; ++s)
+    transfer<Wires<WIRE>, Wires<memory, WIRE>>(b, ranks + s, 1, {slot(from)},
+                                               {at(1, (me + ranks - s) % ranks), slot(to)});
+  transfer<Wires<WIRE>, Wires<memory>>(b, 2 * ranks - 2, 1, {slot(from)}, {at(1, (me + 2) % ranks)});
+}
+)";
+
+const char *const ringAllGatherText = R"(
+static __device__ void run(Block &b) {
+  const int me = int(state.me), ranks = state.launch->ranks;
+  if (ranks == 1) {
+    transfer<Wires<memory>, Wires<memory>>(b, 0, 1, {at(0, 0)}, {at(1, 0)});
+    return;
+  }
+  const Channel to = channel(0, (me + 1) % ranks), from = channel(1, (me + ranks - 1) % ranks);
+  if (me == SILENT)
+    return;
+  transfer<Wires<memory>, Wires<memory, WIRE>>(b, 0, 1, {at(0, 0)}, {at(1, me), slot(to)});
+  for (int s = 1; s < ranks; ++s) {
+    const int c = (me + ranks - s) % ranks;
+    if (s < ranks - 1)
+      transfer<Wires<WIRE>, Wires<memory, WIRE>>(b, 2 * s, 1, {slot(from)}, {at(2, 1), slot(to)});
+    else
+      transfer<Wires<WIRE>, Wires<memory>>(b, 2 * s, 1, {slot(from)}, {at(2, 1)});
+    transfer<Wires<memory>, Wires<memory>>(b, 2 * s + 1, 1, {at(2, 1)}, {at(1, c)});
+  }
+}
+)";
+
+const char *const tableText = R"(
+static __device__ void run(Block &b) {
+  const TableAgent agent = state.launch->tables.agents[state.agent];
+  for (i64 i = agent.begin; i < agent.end && !b.failed; ++i) {
+    const TableInstruction instruction = state.launch->tables.instructions[i];
+    switch (instruction.pattern) {
+    case 0: tableTransfer<Wires<memory>, Wires<memory, WIRE>>(b, i - agent.begin, instruction); break;
+    case 1: tableTransfer<Wires<WIRE>, Wires<memory, WIRE>>(b, i - agent.begin, instruction); break;
+    case 2: tableTransfer<Wires<WIRE>, Wires<memory>>(b, i - agent.begin, instruction); break;
+    default: tableSignal(b, i - agent.begin, instruction);
+    }
+  }
+}
+)";
+
+const char *const directText = R"(
+static __device__ void run(Block &b) {
+  for (int p = state.agent; p < state.launch->ranks; p += 2)
+    transfer<Wires<memory>, Wires<memory>>(b, p, 1, {at(0, 0, p)}, {at(1, p)});
+}
+)";
+
+const char *const allToAllText = R"(
+static __device__ void run(Block &b) {
+  const int me = int(state.me), ranks = state.launch->ranks;
+  transfer<Wires<memory>, Wires<memory>>(b, 0, 1, {at(0, me)}, {at(1, me)});
+  if (me == SILENT)
+    return;
+  for (int s = 1; s < ranks; ++s) {
+    const int to = (me + s) % ranks, from = (me + ranks - s) % ranks;
+    transfer<Wires<memory>, Wires<WIRE>>(b, 2 * s, 1, {at(0, to)}, {slot(channel(0, to))});
+    transfer<Wires<WIRE>, Wires<memory>>(b, 2 * s + 1, 1, {slot(channel(1, from))}, {at(1, from)});
+  }
+}
+)";
+
+const char *const kernelText = R"(
+extern "C" __global__ void test_kernel(const __grid_constant__ Launch one, const Launch *all,
+                                       int blocksPerRank) {
+  Block b;
+  if (!begin(b, one, all, blocksPerRank))
+    return;
+  do
+    if (state.launch->program >= 0)
+      run(b);
+  while (nextBatch(b));
+  end(b);
+}
+CCL_EXPORT(test_kernel)
+extern "C" __global__ void test_finish(void *to, const void *from, i64 n, i64 ranks) {
+  divideAll(to, from, n, ranks);
+}
+CCL_EXPORT(test_finish)
+)";
+
+int32_t protocolOf(std::string_view wire) { return wire == "simple" ? 0 : wire == "ll" ? 1 : 2; }
+
+std::string compile(const std::string &source) {
+  static std::map<std::string, std::string> images;
+  std::string &image = images[source];
+  if (image.empty())
+    image = llvm::cantFail(llvm::cantFail(ShimCompiler::find("", CCL_SANITIZE))
+                               .compile(selfContained(source, CudaDialect::Shim)));
+  return image;
+}
+
+/// A plan without channels. `barriers`: cuda::Barriers.
+Plan planOf(const char *name, Collective collective, int64_t chunks, const Variant &variant,
+            const char *text, int agents, int barriers) {
+  Plan plan;
+  plan.program = name;
+  plan.hash = "0123abcd";
+  plan.contract.collective = collective;
+  plan.contract.ranks = variant.ranks;
+  plan.contract.chunks = chunks;
+  plan.type = variant.type;
+  plan.buffers = {{"in", Role::In, plan.contract.inChunks()},
+                  {"out", Role::Out, plan.contract.outChunks()},
+                  {"scratch", Role::Scratch, 2}};
+  plan.inPlaceProved = true;
+  plan.unevenSafe = variant.unevenSafe;
+  plan.divisible = variant.divisible;
+  KernelPlan kernel;
+  kernel.ranks = {{0, variant.ranks}};
+  plan.kernels = {kernel};
+  plan.cuda.arch = "shim";
+  plan.cuda.kernel = "test_kernel";
+  plan.cuda.agents.emplace_back();
+  for (int a = 0; a < agents; ++a)
+    plan.cuda.agents[0].push_back(agentNumber(false, a));
+  plan.cuda.barriers = barriers;
+  plan.cuda.source =
+      fmt::format("#define CCL_BUFFERS 3\n#define CCL_ROLES \"ios\"\n#define CCL_CHUNKS {}\n"
+                  "#define CCL_ELEMENT {}\n#define CCL_REDUCTION Sum\n#define CCL_OPERANDS 4\n"
+                  "#define CCL_AGENTS {}\n#define CCL_BARRIERS {}\n#define CCL_THREADS 512\n"
+                  "#define WIRE {}\n#define SILENT {}\n"
+                  "#include \"ccl.cuh\"\nusing namespace ccl::cuda;\n{}{}",
+                  chunks, variant.type == ElementType::I64 ? "I64" : "I32", agents, barriers,
+                  variant.wire, variant.silent, text, kernelText);
+  plan.cuda.image = compile(plan.cuda.source);
+  return plan;
+}
+
+/// Each rank sends to the next, or to all others.
+void addChannels(Plan &plan, const Variant &variant, int32_t slots, bool toAll) {
+  if (variant.ranks == 1)
+    return;
+  KernelPlan &kernel = plan.kernels[0];
+  for (const bool to : {true, false}) {
+    kernel.channels.push_back({to, 0, slots, protocolOf(variant.wire)});
+    std::vector<std::vector<int32_t>> &peers = kernel.peers.emplace_back();
+    for (int64_t r = 0; r < variant.ranks; ++r) {
+      peers.emplace_back();
+      for (int64_t s = 1; s < (toAll ? variant.ranks : 2); ++s)
+        peers.back().push_back(int32_t((r + (to ? s : variant.ranks - s)) % variant.ranks));
+    }
+  }
+}
+
+} // namespace
+
+Plan ringAllReduce(const Variant &variant, model::Reduction reduction) {
+  Plan plan = planOf("ring_all_reduce", Collective::AllReduce, variant.ranks, variant,
+                     ringAllReduceText, 1, 0);
+  plan.contract.reduction = reduction;
+  if (reduction == model::Reduction::Avg)
+    plan.cuda.finish = "test_finish";
+  addChannels(plan, variant, 2, false);
+  return plan;
+}
+
+Plan ringAllGather(const Variant &variant) {
+  Plan plan = planOf("ring_all_gather", Collective::AllGather, 1, variant, ringAllGatherText, 1, 0);
+  addChannels(plan, variant, 2, false);
+  return plan;
+}
+
+Plan directAllGather(const Variant &variant) {
+  Plan plan = planOf("direct_all_gather", Collective::AllGather, 1, variant, directText, 2,
+                     entryBarrier | batchBarrier | exitBarrier);
+  plan.direct = plan.exitBarrier = plan.batchBarrier = true;
+  plan.buffers[0].peersRead = true;
+  return plan;
+}
+
+Plan pairwiseAllToAll(const Variant &variant) {
+  Plan plan = planOf("pairwise", Collective::AllToAll, 1, variant, allToAllText, 1, 0);
+  addChannels(plan, variant, 1, true);
+  return plan;
+}
+
+Plan tableAllGather(const Variant &variant) {
+  Plan plan = planOf("table_all_gather", Collective::AllGather, 1, variant, tableText, 1, 0);
+  addChannels(plan, variant, 2, false);
+  const auto ranks = int32_t(variant.ranks);
+  for (int32_t me = 0; me < ranks; ++me) {
+    const AgentOperand to{AgentOperand::channel, 0, (me + 1) % ranks},
+        from{AgentOperand::channel, 0, ranks + (me + ranks - 1) % ranks};
+    RankAgents &table = plan.kernels[0].agents.emplace_back();
+    table.operands = {{AgentOperand::own, 0, 0}, {AgentOperand::own, 1, me}, to};
+    table.instructions = {{0, 0, 1}};
+    for (int32_t s = 1; s < ranks && me != variant.silent; ++s) {
+      const bool last = s == ranks - 1;
+      table.instructions.push_back({last ? 2 : 1, uint32_t(table.operands.size()), 1});
+      table.operands.push_back(from);
+      table.operands.push_back({AgentOperand::own, 1, (me + ranks - s) % ranks});
+      if (!last)
+        table.operands.push_back(to);
+    }
+    table.agents = {{false, 7, 0, uint32_t(table.instructions.size())}};
+  }
+  return plan;
+}
+
+Program load(Plan plan) { return llvm::cantFail(LoadedCudaProgram::load(shim(), std::move(plan))); }
+
+} // namespace ccl::test

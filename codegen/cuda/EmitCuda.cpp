@@ -315,7 +315,7 @@ void CudaEmitter::writeKernel() {
                     "#pragma unroll 1\n  do\n",
                     plan.cuda.kernel);
   if (functions.size() == 1) {
-    os << "    " << functions.front() << "(b);\n";
+    os << "    if (state.launch->program >= 0)\n      " << functions.front() << "(b);\n";
   } else {
     os << "    switch (state.launch->program) {\n";
     for (auto [index, function] : llvm::enumerate(functions))

@@ -162,6 +162,8 @@ std::string CudaGroup::describeReport(const FailureReport &found) const {
       "rank {}",
       found.rank, found.launch + 1, program, agent, found.instance, found.microBatch, what,
       found.peer);
+  if (found.numSlots < 0)
+    return text + fmt::format(" (channel from it): data flagged {} has not come", found.expected);
   if (found.instruction >= 0)
     text += fmt::format(" (channel {} it{})", found.channelTo ? "to" : "from",
                         found.numSlots > 0 ? fmt::format(", {} slots", found.numSlots) : "");

@@ -75,6 +75,7 @@ struct FailureReport {
   long long launch = 0;        ///< launches of that rank before this one
   /// Of the program, or a barrier of the launch: -1 entry, -2 between micro-batches, -3 exit.
   long long instruction = 0, microBatch = 0;
+  /// numSlots -1: what is awaited is data with flags in it, `expected` their flag.
   int channelTo = 0, numSlots = 0;
   long long expected = 0, found = 0; ///< values of the counter
 };

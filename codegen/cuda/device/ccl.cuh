@@ -878,7 +878,7 @@ __device__ __forceinline__ bool moveUnits(i64 instruction, i64 n, i64 sent) {
       for (int s = 1; s < S; ++s)
         if (Sources::at(s) == ll || Sources::at(s) == ll128)
           awaited = s;
-      const bool goesOn = look(began, {instruction, state.streams[awaited].peer, false, 1},
+      const bool goesOn = look(began, {instruction, state.streams[awaited].peer, false, -1},
                                state.streams[awaited].flag, 0);
       if (!(lines ? allOfWarp(goesOn) : goesOn))
         return true;

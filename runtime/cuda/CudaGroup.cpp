@@ -5,7 +5,11 @@
 #include "runtime/Settings.h"
 #include "runtime/cuda/SyncBlock.h"
 
+#include <fmt/ranges.h>
+
 #include <cstring>
+#include <memory>
+#include <thread>
 
 namespace ccl::cuda {
 
@@ -58,11 +62,14 @@ llvm::Error CudaGroup::open(llvm::ArrayRef<int> ordinals) {
     part.last = std::move(*event);
     if (pinned)
       continue;
-    llvm::Expected<PinnedMemory> memory = allocatePinned(driver, sizeof(Control));
+    llvm::Expected<PinnedMemory> memory =
+        allocatePinned(driver, sizeof(Control) + size_t(theRanks) * sizeof(FailureReport));
     if (!memory)
       return memory.takeError();
     pinned = std::move(*memory);
     new (pinned.get()) Control;
+    std::uninitialized_default_construct_n(reinterpret_cast<FailureReport *>(control() + 1),
+                                           theRanks);
   }
   for (const Part &part : parts)
     for (const Part &other : parts)
@@ -75,10 +82,16 @@ llvm::Error CudaGroup::open(llvm::ArrayRef<int> ordinals) {
 llvm::Error CudaGroup::openRanks() {
   std::vector<Device *> homes;
   std::vector<CUdeviceptr> blocks;
-  const SyncBlock layout(theRanks, mostInstances);
+  for (int64_t r = 0; r < theRanks; ++r)
+    parts[deviceOf(r)].ranks.push_back(r);
+  // Where many ranks share a GPU there is no room for many instances of each.
+  instanceLimit = mostInstances;
+  for (const Part &part : parts)
+    instanceLimit = std::min(instanceLimit, part.device->mostBlocks() / int64_t(part.ranks.size()));
+  instanceLimit = std::max<int64_t>(instanceLimit, 1);
+  const SyncBlock layout(theRanks, instanceLimit);
   for (int64_t r = 0; r < theRanks; ++r) {
     Device &home = *homes.emplace_back(&device(r));
-    parts[deviceOf(r)].ranks.push_back(r);
     RankPart &part = rankParts.emplace_back();
     part.source = std::make_unique<GpuMemory>(home, parts.size() > 1);
     part.memory = std::make_unique<RankMemory>(*part.source);
@@ -126,8 +139,42 @@ void CudaGroup::abort(std::string reason) {
 void CudaGroup::collect() {
   const std::lock_guard lock(failureMutex);
   FailureReport &found = control()->failure;
-  if (!failed && __atomic_load_n(&found.written, __ATOMIC_ACQUIRE) != 0)
-    failed.emplace(Failure::Timeout, describeReport(found), found.peer);
+  if (failed || __atomic_load_n(&found.written, __ATOMIC_ACQUIRE) == 0)
+    return;
+  const Blame who = blame(found);
+  failed.emplace(Failure::Timeout, describeReport(found) + "; " + who.why, who.rank);
+}
+
+CudaGroup::Blame CudaGroup::blame(const FailureReport &first) const {
+  const auto *reports = reinterpret_cast<const FailureReport *>(control() + 1);
+  // Who waits has seen by now that it is over, or does in a moment.
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::milliseconds(50);
+  auto waitOf = [&](int64_t rank) -> const FailureReport * {
+    const FailureReport &report = reports[rank];
+    while (__atomic_load_n(&report.written, __ATOMIC_ACQUIRE) == 0) {
+      if (std::chrono::steady_clock::now() > deadline)
+        return nullptr;
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+    // Launches that were queued behind this one end, too.
+    return report.launch == first.launch ? &report : nullptr;
+  };
+  std::vector<int64_t> chain;
+  for (int64_t rank = first.rank;;) {
+    if (auto seen = llvm::find(chain, rank); seen != chain.end())
+      return {first.peer,
+              fmt::format("ranks {} wait for each other", fmt::join(seen, chain.end(), ", "))};
+    chain.push_back(rank);
+    int64_t next = first.peer;
+    if (chain.size() > 1 || next == rank) {
+      const FailureReport *wait = waitOf(rank);
+      next = wait ? wait->peer : -1;
+    }
+    if (next < 0 || next >= theRanks)
+      return {rank, fmt::format("rank {} waits for nobody: it has ended, has not begun, or is slow",
+                                rank)};
+    rank = next;
+  }
 }
 
 std::optional<RuntimeError> CudaGroup::failure() {
@@ -216,9 +263,16 @@ llvm::Error CudaGroup::reclaim(bool now) {
   if (now)
     if (llvm::Error e = wait())
       return e;
-  for (const Part &part : parts)
-    if (part.launched && driver.cuEventQuery(part.last.get()) != CUDA_SUCCESS)
+  for (const Part &part : parts) {
+    if (!part.launched)
+      continue;
+    llvm::Expected<ContextScope> scope = part.device->enter();
+    if (!scope)
+      return scope.takeError();
+    // An error of what was launched is synchronize()'s to tell.
+    if (driver.cuEventQuery(part.last.get()) != CUDA_SUCCESS)
       return llvm::Error::success();
+  }
   for (const RankPart &part : rankParts)
     if (!everCaptured) // a graph may use what was given back
       part.source->reclaim();

@@ -164,6 +164,12 @@ private:
   /// Takes over what a kernel reported.
   void collect();
   std::string describeReport(const FailureReport &found) const;
+  /// Who is at the end of the chain of ranks that wait for each other, and why that is so.
+  struct Blame {
+    int64_t rank;
+    std::string why;
+  };
+  Blame blame(const FailureReport &first) const;
   llvm::Error wait();
   /// Frees what no launch uses any more, if all are over or `now` waits for them.
   llvm::Error reclaim(bool now);
@@ -194,10 +200,11 @@ private:
   CudaGroupOptions options;
   std::vector<Part> parts;
   std::vector<RankPart> rankParts;
-  PinnedMemory pinned; ///< a Control
+  PinnedMemory pinned; ///< a Control and reports of all ranks
   std::unique_ptr<GpuChannels> channels;
   std::map<const LoadedCudaProgram *, Prepared> programs;
-  std::vector<Named> plans; ///< by LaunchHead::plan
+  std::vector<Named> plans;  ///< by LaunchHead::plan
+  int64_t instanceLimit = 1; ///< there are counters for so many
   uint64_t launches = 0;
   bool everCaptured = false;
 

@@ -20,15 +20,14 @@ llvm::Expected<std::unique_ptr<Device>> Device::open(const Driver &driver, int o
   CUdevice handle = 0;
   if (llvm::Error e = driver.check(driver.cuDeviceGet(&handle, ordinal), "find GPU {}", ordinal))
     return e;
-  if (llvm::Error e =
-          driver.check(driver.cuDeviceGetAttribute(
-                           &device->processors, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, handle),
-                       "count the multiprocessors of GPU {}", ordinal))
-    return e;
-  if (llvm::Error e = driver.check(
-          driver.cuDeviceGetAttribute(&cooperative, CU_DEVICE_ATTRIBUTE_COOPERATIVE_LAUNCH, handle),
-          "ask GPU {} for cooperative launches", ordinal))
-    return e;
+  const std::pair<CUdevice_attribute, int *> facts[] = {
+      {CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, &device->processors},
+      {CU_DEVICE_ATTRIBUTE_MAX_BLOCKS_PER_MULTIPROCESSOR, &device->blocksOfEach},
+      {CU_DEVICE_ATTRIBUTE_COOPERATIVE_LAUNCH, &cooperative}};
+  for (const auto &[attribute, value] : facts)
+    if (llvm::Error e = driver.check(driver.cuDeviceGetAttribute(value, attribute, handle),
+                                     "ask GPU {} for attribute {}", ordinal, unsigned(attribute)))
+      return e;
   if (!cooperative)
     return makeFailure(Failure::Machine,
                        "GPU {} has no cooperative launches: blocks that wait for "

@@ -38,6 +38,8 @@ public:
   const Driver &api() const { return *driver; }
   int ordinal() const { return number; }
   int multiprocessors() const { return processors; }
+  /// Blocks that run at once, however small.
+  int64_t mostBlocks() const { return int64_t(processors) * blocksOfEach; }
   const PrimaryContext &context() const { return primary; }
   llvm::Expected<ContextScope> enter() const { return primary.enter(); }
   CUstream stream() const { return own.get(); }
@@ -80,7 +82,7 @@ private:
   }
 
   const Driver *driver;
-  int number = 0, processors = 0;
+  int number = 0, processors = 0, blocksOfEach = 0;
   PrimaryContext primary;
   Stream own;
   std::vector<DeviceMemory> blocks;

@@ -38,6 +38,11 @@ bool GpuMemory::isReachable(const void *address, int64_t, bool read, bool writte
   // Access of peers was allowed for what cuMemAlloc gives. What is mapped otherwise (pools,
   // expandable segments) has its own rights.
   int ordinary = 0;
+  llvm::Expected<ContextScope> scope = device.enter();
+  if (!scope) {
+    llvm::consumeError(scope.takeError());
+    return false; // the copy will say why
+  }
   return device.api().cuPointerGetAttribute(&ordinary,
                                             CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE,
                                             addressOf(address)) == CUDA_SUCCESS &&
@@ -84,7 +89,10 @@ llvm::Error GpuMemory::copy(const Rows &rows) {
 llvm::Error checkMemory(const Device &device, const void *address, std::string_view what) {
   const Driver &driver = device.api();
   unsigned kind = 0;
-  CUresult result =
+  llvm::Expected<ContextScope> scope = device.enter();
+  if (!scope)
+    return scope.takeError();
+  const CUresult result =
       driver.cuPointerGetAttribute(&kind, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, addressOf(address));
   if (result == CUDA_ERROR_INVALID_VALUE)
     return makeFailure(Failure::BadArgument,

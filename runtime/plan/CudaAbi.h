@@ -81,7 +81,8 @@ struct FailureReport {
 };
 
 /// One per communicator and process, in memory of the host that the GPU maps. `abort` is looked
-/// at by every wait that takes long: not 0, and kernels end as soon as they can.
+/// at by every wait that takes long: not 0, and kernels end as soon as they can. Behind it are as
+/// many FailureReports as there are ranks: what some wait of each waited for then.
 struct Control {
   unsigned abort = 0;
   unsigned reserved[31] = {};

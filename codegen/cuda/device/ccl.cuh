@@ -385,12 +385,11 @@ struct Awaited {
 /// Polls that are too many for a look at the clock each time.
 constexpr int pollsBetweenLooks = 256;
 
-/// Tells the host, and all that wait on this communicator, unless somebody has.
-__device__ __noinline__ void giveUp(const Awaited &what, u64 expected, u64 found) {
-  Control &control = *state.launch->control;
-  FailureReport &report = control.failure;
+/// Whether this is what `report` tells the host now: nobody has filled it before.
+__device__ __noinline__ bool tellHost(FailureReport &report, const Awaited &what, u64 expected,
+                                      u64 found) {
   if (exchangeHost(&report.claimed, 1) != 0)
-    return;
+    return false;
   report.rank = int(state.me);
   report.peer = what.peer;
   report.agent = state.agent;
@@ -405,20 +404,25 @@ __device__ __noinline__ void giveUp(const Awaited &what, u64 expected, u64 found
   report.found = i64(found);
   fenceHost();
   storeRelaxed(&report.written, 1);
-  storeRelaxed(&control.abort, 1);
+  return true;
 }
 
 /// Every so many polls of a wait: whether it is to go on. `began` is 0 at first.
 __device__ __noinline__ bool look(u64 &began, const Awaited &what, u64 expected, u64 found) {
   relaxLong();
-  if (loadRelaxed(&state.launch->control->abort) != 0)
-    return false;
-  const u64 now = nanoseconds();
-  if (began == 0)
-    began = now;
-  if (state.launch->timeoutNs == 0 || i64(now - began) < state.launch->timeoutNs)
-    return true;
-  giveUp(what, expected, found);
+  Control &control = *state.launch->control;
+  if (loadRelaxed(&control.abort) == 0) {
+    const u64 now = nanoseconds();
+    if (began == 0)
+      began = now;
+    if (state.launch->timeoutNs == 0 || i64(now - began) < state.launch->timeoutNs)
+      return true;
+    if (tellHost(control.failure, what, expected, found))
+      storeRelaxed(&control.abort, 1);
+  }
+  // Whom other ranks wait for tells who is to blame.
+  if (what.peer != state.me)
+    tellHost(reinterpret_cast<FailureReport *>(&control + 1)[state.me], what, expected, found);
   return false;
 }
 

@@ -1,0 +1,114 @@
+//===- CudaShape.cpp - What a launch is: streams, forms, cuts ---------------------===//
+#include "runtime/Agreement.h"
+#include "runtime/cuda/CudaGroup.h"
+
+namespace ccl::cuda {
+
+llvm::Error CudaGroup::findStreams(Launching &launching) {
+  const llvm::ArrayRef<CUstream> streams = launching.options.streams;
+  if (!streams.empty() && streams.size() != parts.size())
+    return makeFailure(Failure::BadArgument, "a launch on {} GPUs has {} streams", parts.size(),
+                       streams.size());
+  for (size_t d = 0; d < parts.size(); ++d) {
+    launching.streams.push_back(streams.empty() ? parts[d].own.get() : streams[d]);
+    llvm::Expected<ContextScope> scope = parts[d].device->enter();
+    if (!scope)
+      return scope.takeError();
+    CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+    const CUresult result = driver.cuStreamIsCapturing(launching.streams[d], &status);
+    if (result != CUDA_SUCCESS || status == CU_STREAM_CAPTURE_STATUS_INVALIDATED)
+      return makeFailure(Failure::BadArgument, "cannot launch into the stream given for GPU {}: {}",
+                         parts[d].device->ordinal(),
+                         result != CUDA_SUCCESS ? driver.describe(result)
+                                                : "its capture has failed");
+    const bool capturing = status == CU_STREAM_CAPTURE_STATUS_ACTIVE;
+    if (d > 0 && capturing != launching.capturing)
+      return makeFailure(Failure::BadArgument,
+                         "the streams given for GPUs {} and {} are not captured alike: a launch "
+                         "is in a graph with all its ranks, or with none",
+                         parts[0].device->ordinal(), parts[d].device->ordinal());
+    launching.capturing = capturing;
+  }
+  return llvm::Error::success();
+}
+
+llvm::Error CudaGroup::findShapes(Launching &launching) {
+  const Plan &plan = launching.prepared.program->plan();
+  const llvm::ArrayRef<UnevenCounts> uneven = launching.options.uneven;
+  if (!uneven.empty()) {
+    if (uneven.size() != 1 && int64_t(uneven.size()) != theRanks)
+      return makeFailure(Failure::BadArgument, "an uneven launch on {} ranks has counts of {}",
+                         theRanks, uneven.size());
+    for (size_t r = 0; r < uneven.size(); ++r)
+      if (llvm::Error e = checkUneven(plan, int64_t(r), uneven[r]))
+        return e;
+    llvm::Expected<UnevenShards> shards = UnevenShards::make(plan, {uneven.begin(), uneven.end()});
+    if (!shards)
+      return shards.takeError();
+    launching.shards.emplace(std::move(*shards));
+  }
+  int64_t formOwner = -1;
+  for (int64_t r = 0; r < theRanks; ++r) {
+    const RankFacts &facts = launching.prepared.ranks[size_t(r)].facts;
+    const LaunchArgs args = launching.argsOf(r);
+    const UnevenShards *shards = launching.shards ? &*launching.shards : nullptr;
+    llvm::Expected<LaunchShape> shape = findUncutShape(plan, facts, r, args, shards);
+    if (!shape)
+      return shape.takeError();
+    const bool hasIn = !shards || shards->callerRows(r).inElements > 0;
+    const bool hasOut = !shards || shards->callerRows(r).outElements > 0;
+    if (shape->count > 0 && facts.needsIn && hasIn)
+      if (llvm::Error e = checkMemory(device(r), args.in, fmt::format("rank {}: `in`", r)))
+        return e;
+    if (shape->count > 0 && facts.needsOut && hasOut)
+      if (llvm::Error e = checkMemory(device(r), args.out, fmt::format("rank {}: `out`", r)))
+        return e;
+    launching.shapes.push_back(*shape);
+    if (shape->form == Form::Either)
+      continue;
+    if (formOwner < 0)
+      formOwner = r;
+    if (const Form first = launching.shapes[size_t(formOwner)].form; first != shape->form)
+      return makeFailure(Failure::Mismatch, "ranks {} and {} disagree on the form: {} and {}",
+                         formOwner, r, name(first), name(shape->form));
+  }
+  return llvm::Error::success();
+}
+
+llvm::Error CudaGroup::cut(Launching &launching) {
+  const Prepared &prepared = launching.prepared;
+  const Plan &plan = prepared.program->plan();
+  GpuCutRules rules;
+  rules.slotBytes = options.slotBytes;
+  rules.atLeast = launching.options.microBatches;
+  rules.instances =
+      launching.options.instances != 0 ? launching.options.instances : options.instances;
+  rules.resident = instanceLimit;
+  for (size_t d = 0; d < parts.size(); ++d)
+    rules.resident =
+        std::min(rules.resident, prepared.grids[d].mostBlocks /
+                                     (int64_t(parts[d].ranks.size()) * prepared.grids[d].blocks));
+  llvm::Expected<GpuCut> cut =
+      chooseGpuCut(plan, prepared.ranks.front().facts, launching.shapes.front().runCount, rules);
+  if (!cut)
+    return cut.takeError();
+  for (size_t d = 0; d < parts.size(); ++d) {
+    const Grid &grid = prepared.grids[d];
+    const int64_t ranks = int64_t(parts[d].ranks.size());
+    const int64_t blocks = ranks * grid.blocks * cut->instances;
+    if (blocks > grid.mostBlocks)
+      return makeFailure(Failure::BadArgument,
+                         "{} (hash {}) needs {} blocks that run at once ({} ranks of {} agents, {} "
+                         "instances), but {}",
+                         plan.program, plan.hash, blocks, ranks, grid.blocks, cut->instances,
+                         grid.describe);
+  }
+  launching.batchShift = cut->batchShift;
+  for (LaunchShape &shape : launching.shapes) {
+    shape.cut = cut->cut;
+    shape.instances = cut->instances;
+  }
+  return llvm::Error::success();
+}
+
+} // namespace ccl::cuda

@@ -10,6 +10,7 @@
 
 #include <cstring>
 #include <fstream>
+#include <functional>
 #include <iostream>
 
 using namespace ccl;
@@ -85,6 +86,12 @@ private:
   int number = 0;
 };
 
+/// A child that finds the kernels compiled: their folder is the parent's.
+Child spawn(const std::function<std::string()> &body) {
+  Kernels::image();
+  return Child(body);
+}
+
 constexpr size_t unit = size_t(2) << 20;
 
 /// Maps an allocation for device 0.
@@ -102,7 +109,7 @@ Calls &map(Calls &calls, CUmemGenericAllocationHandle handle, CUdeviceptr &point
 
 TEST_CASE("a descriptor brings memory of one process to another one's kernels") {
   const Wire wire;
-  Child owner([&]() -> std::string {
+  Child owner = spawn([&]() -> std::string {
     Calls calls;
     const InContext context;
     CUmemAllocationProp prop = {};
@@ -128,7 +135,7 @@ TEST_CASE("a descriptor brings memory of one process to another one's kernels") 
       return "nobody answers";
     return calls.text + "done";
   });
-  Child user([&]() -> std::string {
+  Child user = spawn([&]() -> std::string {
     Calls calls;
     const InContext context;
     const int file = wire.getFile(1);
@@ -156,7 +163,7 @@ TEST_CASE("a descriptor brings memory of one process to another one's kernels") 
 
 TEST_CASE("an IPC handle brings memory of one process to another one") {
   const Wire wire;
-  Child owner([&]() -> std::string {
+  Child owner = spawn([&]() -> std::string {
     Calls calls;
     const InContext context;
     const Array<unsigned> before(5000), words(5000);
@@ -180,7 +187,7 @@ TEST_CASE("an IPC handle brings memory of one process to another one") {
       return "nobody answers";
     return calls.text + "done";
   });
-  Child user([&]() -> std::string {
+  Child user = spawn([&]() -> std::string {
     Calls calls;
     const InContext context(1);
     CUipcMemHandle handle;
@@ -213,7 +220,7 @@ TEST_CASE("an IPC handle brings memory of one process to another one") {
 }
 
 TEST_CASE("a child of a process that used it is told so") {
-  Child child([]() -> std::string {
+  Child child = spawn([]() -> std::string {
     const InContext context;
     Child grandchild([]() -> std::string {
       int count = 0;
@@ -230,7 +237,7 @@ TEST_CASE("a child of a process that used it is told so") {
 
 TEST_CASE("a process ends while kernels and streams still work") {
   std::cout.flush(); // the child ends as programs do
-  Child child([]() -> std::string {
+  Child child = spawn([]() -> std::string {
     InContext context;
     auto *kernels = new Kernels; // used to the end
     auto *word = new Array<unsigned>(1);
@@ -257,7 +264,7 @@ TEST_CASE("a launch that gets no threads fails, and is no hang") {
     MESSAGE("skipped: sanitizers need address space");
     return;
   }
-  Child child([]() -> std::string {
+  Child child = spawn([]() -> std::string {
     const InContext context;
     const Kernels kernels;
     const Array<unsigned> words(100);
@@ -283,7 +290,7 @@ TEST_CASE("the number of devices is checked") {
   for (const auto &[devices, expected] :
        {std::pair("16", ""), std::pair("0", "CUDA_ERROR_NO_DEVICE"),
         std::pair("17", "CUDA_ERROR_INVALID_VALUE"), std::pair("x", "CUDA_ERROR_INVALID_VALUE")}) {
-    Child child([devices = devices]() -> std::string {
+    Child child = spawn([devices = devices]() -> std::string {
       setenv("CCL_SHIM_DEVICES", devices, 1);
       llvm::Expected<const Driver *> driver = Driver::get("shim");
       if (!driver)

@@ -129,6 +129,12 @@ KERNEL(tell, sizeof(unsigned *), sizeof(unsigned)) {
   __atomic_store_n(ARGUMENT(unsigned *, 0), ARGUMENT(unsigned, 1), __ATOMIC_RELEASE);
   return 0;
 }
+// Says that it runs, and does so until the word after it changes.
+KERNEL(hold, sizeof(unsigned *)) {
+  unsigned *words = ARGUMENT(unsigned *, 0);
+  __atomic_store_n(words, 1, __ATOMIC_RELEASE);
+  return comes([&] { return load(words + 1) != 0; }) ? 0 : 1;
+}
 struct Big { char text[3]; long long numbers[40]; };
 KERNEL(sum, sizeof(Big), sizeof(char), sizeof(long long *)) {
   long long all = ARGUMENT(char, 1);

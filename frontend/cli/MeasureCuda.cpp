@@ -60,7 +60,8 @@ private:
   Error prepare(bool inPlace);
   Error launch();
   Error launchOnce();
-  Error capture();
+  /// So many launches as the graph that launch() replays; 0: none.
+  Error capture(int64_t launches);
   Error wait();
   /// `launches` of them: microseconds of one on the slowest GPU.
   Error time(int64_t launches, double &us);
@@ -225,10 +226,10 @@ Error CudaLoop::launch() {
   return driver.check(driver.cuGraphLaunch(replay.get(), streams.front()), "launch a graph");
 }
 
-Error CudaLoop::capture() {
+Error CudaLoop::capture(int64_t launches) {
   replay.reset();
   graph.reset();
-  if (cudaOptions.graphLaunches == 0)
+  if (launches == 0)
     return Error::success();
   const cuda::CUcontext context = group.context(0);
   auto scope = cuda::ContextScope::enter(driver, context);
@@ -239,7 +240,7 @@ Error CudaLoop::capture() {
           "capture a stream"))
     return error;
   Error error = Error::success();
-  for (int64_t i = 0; i < cudaOptions.graphLaunches && !error; ++i)
+  for (int64_t i = 0; i < launches && !error; ++i)
     error = launchOnce();
   cuda::CUgraph captured = nullptr;
   error = llvm::joinErrors(
@@ -350,7 +351,7 @@ Error CudaLoop::runForm(const Lengths &size, bool inPlace, Measurement &found) {
   double coldUs = 0;
   if (Error error = time(1, coldUs))
     return error;
-  if (Error error = capture())
+  if (Error error = capture(cudaOptions.graphLaunches))
     return error;
   int64_t warmup = options.warmup;
   if (warmup < 0)
@@ -364,6 +365,10 @@ Error CudaLoop::runForm(const Lengths &size, bool inPlace, Measurement &found) {
     iterations = launchesWithin(iterationBudgetUs, found.us, defaultIterations);
   if (iterations > 0)
     if (Error error = time(iterations, found.us))
+      return error;
+  // In place the second of two launches has another input.
+  if (cudaOptions.graphLaunches > 1)
+    if (Error error = capture(1))
       return error;
   for (int64_t c = 0; c < options.checks; ++c)
     if (Error error = check(inPlace, found.wrong))

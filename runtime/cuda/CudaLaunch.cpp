@@ -38,6 +38,10 @@ llvm::Error CudaGroup::launch(const std::shared_ptr<LoadedCudaProgram> &program,
                        launchOptions.timeout.count());
   const RelaxedCapture relaxed(driver);
   llvm::Error error = [&]() -> llvm::Error {
+    // With one GPU it is current for all that follows.
+    llvm::Expected<ContextScope> scope = parts.front().device->enter();
+    if (!scope)
+      return scope.takeError();
     llvm::Expected<Prepared *> prepared = prepare(program);
     if (!prepared)
       return prepared.takeError();

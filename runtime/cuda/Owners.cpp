@@ -10,6 +10,8 @@ llvm::Expected<ContextScope> ContextScope::enter(const Driver &driver, CUcontext
   if (llvm::Error e =
           driver.check(driver.cuCtxGetCurrent(&before), "find the context of CUDA that is current"))
     return e;
+  if (before == context) // nothing to restore, either
+    return ContextScope(nullptr, nullptr);
   if (llvm::Error e =
           driver.check(driver.cuCtxSetCurrent(context), "make a context of CUDA current"))
     return e;

@@ -425,7 +425,9 @@ llvm::Error Runner::onGpus(Plan plan, const CompileStats &stats, const Workload 
                        "-G: a graph is captured on one GPU: name it with --cuda-devices");
   cuda::CudaGroupOptions grouping;
   grouping.slotBytes = session.settings.bytes(Setting::SlotBytes);
-  grouping.instances = options.instances;
+  grouping.instances = options.instances > 0
+                           ? options.instances
+                           : std::max<int64_t>(0, session.settings.number(Setting::CudaInstances));
   auto program = cuda::LoadedCudaProgram::load(*driver, std::move(plan));
   if (!program)
     return program.takeError();

@@ -38,6 +38,8 @@ struct Channel {
   int32_t tag = 0;
   int32_t slots = 0; ///< 0: carries signals
   int32_t loc = -1;
+  /// Of one with slots: 0 simple, 1 ll, 2 ll128, as the dialect counts them. It changes no meaning.
+  int32_t protocol = 0;
 };
 
 struct Agent {

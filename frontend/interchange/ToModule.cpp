@@ -151,7 +151,8 @@ void ModuleBuilder::addProgram(size_t rank) {
     auto end =
         builder.create<ChannelOp>(at(used[i]), ChannelType::get(builder.getContext()),
                                   channel.to ? Direction::To : Direction::From, index(channel.peer),
-                                  ValueRange(), uint64_t(channel.tag), uint64_t(channel.slots));
+                                  ValueRange(), uint64_t(channel.tag), uint64_t(channel.slots),
+                                  Protocol(channel.protocol));
     channels.push_back(end);
     lastAtTop = end;
   }

@@ -145,7 +145,8 @@ int32_t Importer::locOf(const Step &step) {
 int32_t Importer::dataChannel(RankProgram &program, bool to, int32_t peer, int32_t tag) {
   auto [it, fresh] = dataChannels.emplace(std::tuple(to, peer, tag), program.channels.size());
   if (fresh)
-    program.channels.push_back({to, peer, tag, slotsOf(document.protocol)});
+    program.channels.push_back({to, peer, tag, slotsOf(document.protocol), /*loc=*/-1,
+                                /*protocol=*/int32_t(document.protocol)});
   return it->second;
 }
 

@@ -151,9 +151,14 @@ static std::string plainName(std::string_view name) {
 
 bool Writer::chooseProtocol() {
   int32_t most = 0;
+  std::set<int32_t> protocols;
   for (const model::RankProgram &rank : foreign.program.ranks)
-    for (const model::Channel &channel : rank.channels)
+    for (const model::Channel &channel : rank.channels) {
       most = std::max(most, channel.slots);
+      if (channel.slots > 0)
+        protocols.insert(channel.protocol);
+    }
+  const bool isLL128 = protocols == std::set{int32_t(Protocol::LL128)};
   int32_t needed = most;
   if (most > slotsOf(Protocol::Simple)) {
     model::Network network(foreign.program);
@@ -164,8 +169,10 @@ bool Writer::chooseProtocol() {
                     fmt::format("the program is wrong: {}", faults.front().message));
     needed = network.leastSlots();
   }
-  // A program with as many slots as LL has came from there.
-  document.protocol = needed > slotsOf(Protocol::Simple) || most == slotsOf(Protocol::LL)
+  // A program with as many slots as LL has came from there, or is to be executed so.
+  document.protocol = isLL128 ? Protocol::LL128
+                      : needed > slotsOf(Protocol::Simple) || most == slotsOf(Protocol::LL) ||
+                              protocols == std::set{int32_t(Protocol::LL)}
                           ? Protocol::LL
                           : Protocol::Simple;
   if (needed > slotsOf(document.protocol))

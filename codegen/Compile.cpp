@@ -7,6 +7,7 @@
 #include "codegen/Stages.h"
 #include "codegen/Timer.h"
 #include "codegen/cuda/CompileCuda.h"
+#include "codegen/cuda/SplitLoops.h"
 #include "codegen/host/Agents.h"
 #include "codegen/host/EmitHost.h"
 #include "passes/checks/CheckProofs.h"
@@ -325,6 +326,8 @@ private:
     if (failed(found))
       return failure();
     algorithm = *found;
+    if (!options.arch.empty() && options.prove && options.lowering.rank < 0 && !stats.proofPending)
+      cuda::splitLoops(algorithm, plan);
     return success();
   }
 

@@ -7,6 +7,7 @@
 
 #include "codegen/Compile.h"
 #include "codegen/Count.h"
+#include "codegen/cuda/SplitLoops.h"
 #include "runtime/cuda/DeviceArch.h"
 
 #include "llvm/ADT/StringExtras.h"
@@ -170,6 +171,8 @@ int Compiler::toPrograms() {
   Stopwatch watch;
   if (int status = lower(session, instance))
     return status;
+  if (forGpu() && flags.rank < 0 && !stats.proofPending)
+    cuda::splitLoops(instance.op(), plan);
   stats.lowerMs = watch.ms();
   for (auto program : instance.module->getOps<ProgramOp>())
     stats.programOps += countOps(program);

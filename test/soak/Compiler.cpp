@@ -31,6 +31,10 @@ public:
     options.type = unit.type;
     options.lowering.via = unit.via;
     options.lowering.slots = 2;
+    if (unit.onShim()) {
+      options.arch = "shim";
+      options.lowering.protocol = unit.protocol;
+    }
     CompileStats stats;
     mlir::FailureOr<Plan> plan = compile(*module, options, stats);
     if (mlir::succeeded(plan) && !stats.unproved.empty()) {
@@ -83,11 +87,18 @@ private:
 
 } // namespace
 
-llvm::Expected<Compiled> compileUnit(const Unit &unit) {
+llvm::Expected<Plan> compilePlan(const Unit &unit) {
   Compilation compilation(unit);
   mlir::FailureOr<Plan> plan = compilation.run();
   if (mlir::failed(plan))
     return llvm::createStringError(llvm::inconvertibleErrorCode(), compilation.said.c_str());
+  return std::move(*plan);
+}
+
+llvm::Expected<Compiled> compileUnit(const Unit &unit) {
+  llvm::Expected<Plan> plan = compilePlan(unit);
+  if (!plan)
+    return plan.takeError();
   auto workload = std::make_unique<cli::Workload>(plan->contract, unit.type);
   auto program = LoadedProgram::load(std::move(*plan));
   if (!program)

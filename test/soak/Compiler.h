@@ -13,7 +13,9 @@ struct Compiled {
   std::unique_ptr<cli::Workload> workload;
 };
 
-/// Proves, compiles and loads. The error is what the compiler said.
+/// Proves and compiles. The error is what the compiler said.
+llvm::Expected<Plan> compilePlan(const Unit &unit);
+/// The same for ranks of the host, and loads.
 llvm::Expected<Compiled> compileUnit(const Unit &unit);
 
 /// Compiles, from text, a pair of type and reduction that does not exist. Returns "" if that is

@@ -104,12 +104,13 @@ std::string waitForChild(pid_t child, const std::atomic<int64_t> &progress, Mill
   return WEXITSTATUS(status) ? fmt::format("exit status {}", WEXITSTATUS(status)) : "";
 }
 
-std::string runCrew(const Crew &crew, const Body &body, const std::atomic<int64_t> &progress) {
-  const Shared<Report> found;
+/// `found` is also for what processes of the body say, which may say it first.
+static std::string runApart(const std::function<llvm::Error()> &body,
+                            const std::atomic<int64_t> &progress, Milliseconds patience,
+                            const Shared<Report> &found) {
   const pid_t child = cli::forkChild([&] {
     setpgid(0, 0);
-    llvm::Error error =
-        crew.kind == Kind::Threads ? onThreads(crew, body) : onProcesses(crew, body, *found);
+    llvm::Error error = body();
     const bool failed = bool(error);
     if (failed)
       report(*found, llvm::toString(std::move(error)));
@@ -118,8 +119,22 @@ std::string runCrew(const Crew &crew, const Body &body, const std::atomic<int64_
   if (child < 0)
     return fmt::format("cannot fork: {}", strerror(errno));
   setpgid(child, child); // so that it is done whoever comes first
-  std::string ended = waitForChild(child, progress, 4 * crew.timeout);
+  std::string ended = waitForChild(child, progress, patience);
   return found->taken ? std::string(found->text) : ended;
+}
+
+std::string runApart(const std::function<llvm::Error()> &body, const std::atomic<int64_t> &progress,
+                     Milliseconds patience) {
+  return runApart(body, progress, patience, Shared<Report>());
+}
+
+std::string runCrew(const Crew &crew, const Body &body, const std::atomic<int64_t> &progress) {
+  const Shared<Report> found;
+  return runApart(
+      [&] {
+        return crew.kind == Kind::Threads ? onThreads(crew, body) : onProcesses(crew, body, *found);
+      },
+      progress, 4 * crew.timeout, found);
 }
 
 void say(const std::string &line) {

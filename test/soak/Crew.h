@@ -51,6 +51,11 @@ struct Crew {
   Milliseconds timeout = defaultTimeout; ///< of joining; without progress a job gets four of it
 };
 
+/// Calls `body` in another process. Returns "" or what went wrong: its error, a crash, no change of
+/// `progress`, which must be shared (Shared), for so long.
+std::string runApart(const std::function<llvm::Error()> &body, const std::atomic<int64_t> &progress,
+                     Milliseconds patience);
+
 /// Calls body(member) for every rank of a new communicator, in other processes. Returns "" or
 /// what went wrong: the error of a rank, a crash, no change of `progress` for too long. `progress`
 /// must be shared (Shared).

@@ -23,22 +23,24 @@ Lengths unevenLengths(const model::Contract &contract, bool inPlace,
   return llvm::cantFail(cli::unevenLengths(contract, rows));
 }
 
+std::string lengthsText(const Lengths &lengths, int64_t numRanks) {
+  if (!lengths.isUneven())
+    return fmt::format("--count {}", lengths.count());
+  // Rows, if there is a number for every pair.
+  const size_t ranks = size_t(numRanks), numbers = lengths.unevenCounts().size();
+  std::vector<std::string> rows;
+  for (size_t first = 0; first < numbers; first += ranks) {
+    auto begin = lengths.unevenCounts().begin() + ptrdiff_t(first);
+    rows.push_back(fmt::format("{}", fmt::join(begin, begin + ptrdiff_t(ranks), ",")));
+  }
+  return fmt::format("--uneven '{}'", fmt::join(rows, ";"));
+}
+
 std::string Launch::command(std::string_view ranksAre) const {
   const Unit &unit = program->unit;
-  std::string lengthText = fmt::format("--count {}", lengths.count());
-  if (lengths.isUneven()) {
-    // Rows, if there is a number for every pair.
-    const size_t ranks = size_t(unit.ranks), numbers = lengths.unevenCounts().size();
-    std::vector<std::string> rows;
-    for (size_t first = 0; first < numbers; first += ranks) {
-      auto begin = lengths.unevenCounts().begin() + ptrdiff_t(first);
-      rows.push_back(fmt::format("{}", fmt::join(begin, begin + ptrdiff_t(ranks), ",")));
-    }
-    lengthText = fmt::format("--uneven '{}'", fmt::join(rows, ";"));
-  }
-  std::string text =
-      fmt::format("{}ccl run {} {} {} --ranks {}", unit.environment(), unit.options(), lengthText,
-                  inPlace ? "--in-place" : "--out-of-place", ranksAre);
+  std::string text = fmt::format("{}ccl run {} {} {} --ranks {}", unit.environment(),
+                                 unit.options(), lengthsText(lengths, unit.ranks),
+                                 inPlace ? "--in-place" : "--out-of-place", ranksAre);
   if (microBatches)
     text += fmt::format(" --micro-batches {}", microBatches);
   return text;

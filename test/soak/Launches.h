@@ -11,6 +11,9 @@ namespace ccl::soak {
 cli::Lengths unevenLengths(const model::Contract &contract, bool inPlace,
                            llvm::function_ref<int64_t(int64_t p, int64_t q)> count);
 
+/// "--count 17", "--uneven '1,2;3,4'".
+std::string lengthsText(const cli::Lengths &lengths, int64_t ranks);
+
 /// What all ranks of a launch agree on.
 struct Launch {
   const Compiled *program = nullptr;

@@ -63,8 +63,16 @@ Action addMatrix(CLI::App &verb) {
   options->jobs = std::max(1u, std::thread::hardware_concurrency());
   verb.add_option("--collective", options->filter.collective, "only this one");
   verb.add_option("--algorithm", options->filter.algorithm, "only this generator");
+  verb.add_option_function<std::string>(
+          "--device",
+          [options](const std::string &device) { options->filter.onShim = device == "shim"; },
+          "where ranks live: host (default) or shim, the stand-in for GPUs")
+      ->check(CLI::IsMember({"host", "shim"}));
+  verb.add_option("--protocol", options->filter.protocols, "on the stand-in (default: all)")
+      ->delimiter(',')
+      ->check(CLI::IsMember(allProtocols()));
   addParsed(verb, "-n", options->filter.ranks, cli::parseRanks,
-            "numbers of ranks (default: 1..8,12,16)");
+            "numbers of ranks (default: 1..8,12,16; on the stand-in 1..8)");
   verb.add_option("--sample", options->sample,
                   "only so many programs that have as many pairs of values as possible; 0: all "
                   "pairs");
@@ -73,7 +81,12 @@ Action addMatrix(CLI::App &verb) {
             "1/4: only every fourth program, from the first one on");
   addNumber(verb, "--jobs", options->jobs, 1, 256,
             "processes that compile and run (default: cores)");
-  return [options] { return runMatrix(*options); };
+  return [options] {
+    if (options->filter.onShim || options->filter.protocols.empty())
+      return runMatrix(*options);
+    fmt::print(stderr, "--protocol: only with --device shim\n");
+    return 2;
+  };
 }
 
 Action addRandom(CLI::App &verb) {

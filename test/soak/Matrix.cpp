@@ -7,6 +7,7 @@
 #include "frontend/cli/Forked.h"
 #include "runtime/Backoff.h"
 #include "test/soak/Batch.h"
+#include "test/soak/CudaBatch.h"
 #include "test/soak/Pairwise.h"
 #include "test/soak/Soak.h"
 
@@ -16,6 +17,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <map>
 
 namespace ccl::soak {
@@ -79,9 +81,9 @@ void Matrix::keepPart(std::vector<Unit> &units) const {
 }
 
 void Matrix::addBatches(std::vector<Unit> units, bool refused) {
-  std::map<std::pair<int64_t, int64_t>, std::vector<Unit>> groups;
+  std::map<std::array<int64_t, 3>, std::vector<Unit>> groups;
   for (Unit &unit : units)
-    groups[{unit.ranks, unit.slotBytes}].push_back(std::move(unit));
+    groups[{unit.ranks, unit.slotBytes, unit.devices}].push_back(std::move(unit));
   for (auto &[key, group] : groups)
     for (size_t first = 0; first < group.size(); first += programsOfBatch) {
       auto begin = group.begin() + ptrdiff_t(first);
@@ -109,6 +111,8 @@ void Matrix::checkRefused(const Unit &unit) {
 }
 
 void Matrix::runUnits(const std::vector<Unit> &units, size_t number) {
+  if (options.filter.onShim)
+    return runCudaUnits(units, int64_t(number * programsOfBatch), options.timeout, *tally);
   std::vector<std::unique_ptr<Compiled>> programs;
   std::vector<Launch> launches;
   for (size_t i = 0; i < units.size(); ++i) {

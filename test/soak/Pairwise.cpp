@@ -18,7 +18,17 @@ namespace {
 using model::Collective;
 using model::Reduction;
 
-enum Axis { AlgorithmAxis, TypeAxis, ReductionAxis, RanksAxis, ViaAxis, SlotsAxis, numAxes };
+enum Axis {
+  AlgorithmAxis,
+  TypeAxis,
+  ReductionAxis,
+  RanksAxis,
+  ViaAxis,
+  SlotsAxis,
+  ProtocolAxis,
+  DevicesAxis,
+  numAxes
+};
 /// The index of a value on every axis; -1: open.
 using Choice = std::array<int, numAxes>;
 
@@ -28,7 +38,8 @@ public:
 
   int size(int axis) const {
     const size_t sizes[numAxes] = {algorithms.size(), allTypes().size(), reductions.size(),
-                                   ranks.size(),      allWays().size(),  2};
+                                   ranks.size(),      allWays().size(),  2,
+                                   protocols.size(),  devices.size()};
     return int(sizes[axis]);
   }
   Unit unit(const Choice &choice) const;
@@ -40,9 +51,13 @@ private:
   std::vector<Algorithm> algorithms;
   std::vector<Reduction> reductions;
   std::vector<int64_t> ranks;
+  std::vector<std::string> protocols;
+  std::vector<int64_t> devices;
 };
 
-Space::Space(const UnitFilter &filter) : reductions(allReductions()), ranks(filter.rankCounts()) {
+Space::Space(const UnitFilter &filter)
+    : reductions(allReductions()), ranks(filter.rankCounts()), protocols(filter.protocolNames()),
+      devices(filter.deviceCounts()) {
   reductions.insert(reductions.begin(), Reduction::None);
   for (const Algorithm &algorithm : allAlgorithms())
     if (filter.takes(algorithm))
@@ -65,6 +80,8 @@ Unit Space::unit(const Choice &choice) const {
             reductions[size_t(choice[ReductionAxis])], ranks[size_t(choice[RanksAxis])]};
   unit.via = allWays()[size_t(choice[ViaAxis])];
   unit.slotBytes = choice[SlotsAxis] ? smallSlotBytes : 0;
+  unit.protocol = protocols[size_t(choice[ProtocolAxis])];
+  unit.devices = devices[size_t(choice[DevicesAxis])];
   const int64_t number = choice[TypeAxis] + choice[ViaAxis] + choice[RanksAxis];
   if (model::hasRoot(unit.algorithm.collective))
     unit.root = number % unit.ranks;

@@ -11,8 +11,8 @@ struct Sample {
 };
 
 /// At most `size` units (0: as many as it takes), among which as many pairs of values of
-/// (algorithm, type, reduction, ranks, way of the data, slot size) occur as a greedy search finds
-/// room for. The same for the same seed.
+/// (algorithm, type, reduction, ranks, way of the data, slot size, protocol, devices) occur as a
+/// greedy search finds room for. The same for the same seed.
 Sample samplePairwise(int64_t size, uint64_t seed, const UnitFilter &filter);
 
 } // namespace ccl::soak

@@ -24,7 +24,8 @@ struct MatrixOptions {
   int64_t jobs = 1;
   Milliseconds timeout{30000};
 };
-/// Collectives x generators x types x reductions x counts x ranks x forms x kinds of ranks.
+/// Collectives x generators x types x reductions x counts x ranks x forms x kinds of ranks; on
+/// the stand-in x protocols x instances.
 int runMatrix(const MatrixOptions &options);
 
 struct RandomOptions {

@@ -37,6 +37,8 @@ std::string Unit::str() const {
   text += fmt::format(" {} ranks {}", ranks, via);
   if (slotBytes)
     text += fmt::format(" slots of {}", slotBytes);
+  if (onShim())
+    text += fmt::format(" {} on {} devices", protocol, devices);
   if (root)
     text += fmt::format(" root {}", root);
   return text;
@@ -54,11 +56,17 @@ std::string Unit::options() const {
     const GeneratorRequest wanted = request();
     text += fmt::format(" --to {}", fmt::join(wanted.targets.begin(), wanted.targets.end(), ","));
   }
+  if (onShim())
+    text += fmt::format(" --device shim --protocol {} --cuda-devices {}", protocol,
+                        devices == 1 ? "0" : "0,1,2");
   return text;
 }
 
 std::string Unit::environment() const {
-  return slotBytes ? fmt::format("CCL_SLOT_BYTES={} ", slotBytes) : "";
+  std::string text = slotBytes ? fmt::format("CCL_SLOT_BYTES={} ", slotBytes) : "";
+  if (onShim())
+    text += fmt::format("CCL_SHIM_SMS={} CCL_SHIM_DEVICES={} ", shimMultiprocessors, shimDevices);
+  return text;
 }
 
 //===----------------------------------------------------------------------===//
@@ -105,6 +113,16 @@ const std::vector<std::string> &allWays() {
   return ways;
 }
 
+const std::vector<std::string> &allProtocols() {
+  static const std::vector<std::string> protocols = [] {
+    std::vector<std::string> all;
+    for (uint32_t p = 0; p <= getMaxEnumValForProtocol(); ++p)
+      all.push_back(stringifyProtocol(Protocol(p)).str());
+    return all;
+  }();
+  return protocols;
+}
+
 const std::vector<int64_t> &matrixRanks() {
   static const std::vector<int64_t> ranks{1, 2, 3, 4, 5, 6, 7, 8, 12, 16};
   return ranks;
@@ -130,6 +148,8 @@ public:
     if (model::hasRoot(unit.algorithm.collective))
       unit.root = number / 2 % unit.ranks;
     unit.reversed = unit.algorithm.collective == Collective::Permute && number / 5 % 2;
+    if (unit.onShim())
+      unit.devices = number / 2 % 2 ? shimDevices : 1;
     ++number;
   }
 
@@ -147,8 +167,23 @@ bool UnitFilter::takes(const Algorithm &one) const {
          isNamed(algorithm, one.generator->name);
 }
 
-const std::vector<int64_t> &UnitFilter::rankCounts() const {
-  return ranks.empty() ? matrixRanks() : ranks;
+std::vector<int64_t> UnitFilter::rankCounts() const {
+  if (!ranks.empty())
+    return ranks;
+  std::vector<int64_t> counts = matrixRanks();
+  if (onShim)
+    std::erase_if(counts, [](int64_t count) { return count > 8; });
+  return counts;
+}
+
+std::vector<std::string> UnitFilter::protocolNames() const {
+  if (!onShim)
+    return {""};
+  return protocols.empty() ? allProtocols() : protocols;
+}
+
+std::vector<int64_t> UnitFilter::deviceCounts() const {
+  return onShim ? std::vector<int64_t>{1, shimDevices} : std::vector<int64_t>{1};
 }
 
 std::vector<Unit> matrixUnits(const UnitFilter &filter, std::vector<Unit> &refused) {
@@ -158,12 +193,14 @@ std::vector<Unit> matrixUnits(const UnitFilter &filter, std::vector<Unit> &refus
     for (ElementType type : allTypes())
       for (Reduction reduction :
            model::reduces(algorithm.collective) ? allReductions() : std::vector{Reduction::None})
-        for (int64_t ranks : filter.rankCounts()) {
-          Unit unit{algorithm, type, reduction, ranks};
-          turns.decide(unit);
-          if (filter.takes(algorithm) && unit.exists())
-            (isSupported(type, reduction) ? units : refused).push_back(unit);
-        }
+        for (int64_t ranks : filter.rankCounts())
+          for (const std::string &protocol : filter.protocolNames()) {
+            Unit unit{algorithm, type, reduction, ranks};
+            unit.protocol = protocol;
+            turns.decide(unit);
+            if (filter.takes(algorithm) && unit.exists())
+              (isSupported(type, reduction) ? units : refused).push_back(unit);
+          }
   return units;
 }
 

@@ -28,7 +28,11 @@ struct Unit {
   std::string via = "auto";
   int64_t slotBytes = 0; ///< 0: the default
   int64_t root = 0;
-  bool reversed = false; ///< permute: rank p sends to ranks - 1 - p
+  bool reversed = false;  ///< permute: rank p sends to ranks - 1 - p
+  std::string protocol{}; ///< "": ranks of the host; else of channels, on the stand-in for GPUs
+  int64_t devices = 1;    ///< of the stand-in
+
+  bool onShim() const { return !protocol.empty(); }
 
   GeneratorRequest request() const;
   /// Whether the generator takes it and it says nothing that does not matter: `reduction` is None
@@ -51,6 +55,8 @@ const std::vector<model::Reduction> &allReductions();
 bool isSupported(ElementType type, model::Reduction reduction);
 /// auto, staged, direct.
 const std::vector<std::string> &allWays();
+/// Of channels, on GPUs.
+const std::vector<std::string> &allProtocols();
 /// 1 to 8, 12, 16.
 const std::vector<int64_t> &matrixRanks();
 /// 0, 1, 2, 17, 300, 4097.
@@ -58,17 +64,26 @@ const std::vector<int64_t> &matrixCounts();
 /// Slots that are smaller than the largest counts, so that these take several micro-batches.
 constexpr int64_t smallSlotBytes = 4096;
 
+/// Blocks of kernels that run at once on the stand-in, and how many GPUs it has.
+constexpr int64_t shimMultiprocessors = 256, shimDevices = 3;
+
 /// Which units of the matrix; empty: all.
 struct UnitFilter {
   std::vector<int64_t> ranks;
   std::string collective, algorithm;
+  bool onShim = false;
+  std::vector<std::string> protocols; ///< on the stand-in
 
   bool takes(const Algorithm &one) const;
-  /// `ranks`, or those of the matrix.
-  const std::vector<int64_t> &rankCounts() const;
+  /// `ranks`, or those of the matrix; on the stand-in up to 8, which share two cores.
+  std::vector<int64_t> rankCounts() const;
+  /// {""} on the host.
+  std::vector<std::string> protocolNames() const;
+  /// 1, and on the stand-in 3.
+  std::vector<int64_t> deviceCounts() const;
 };
 /// The matrix: every generator with every type, reduction and number of ranks. What the matrix
-/// does not ask for (via, slots, root) takes turns. `refused` gets the pairs of type and
+/// does not ask for (via, slots, root, devices) takes turns. `refused` gets the pairs of type and
 /// reduction that do not exist.
 std::vector<Unit> matrixUnits(const UnitFilter &filter, std::vector<Unit> &refused);
 

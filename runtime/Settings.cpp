@@ -32,7 +32,7 @@ struct Entry {
   std::string_view description;
 };
 
-constexpr std::array<Entry, 22> table = {{
+constexpr std::array<Entry, 23> table = {{
     {Setting::Debug, "CCL_DEBUG", Kind::Level, "WARN",
      "How much is logged; each level includes those before it."},
     {Setting::DebugSubsys, "CCL_DEBUG_SUBSYS", Kind::Subsystems, "ALL",
@@ -79,6 +79,9 @@ constexpr std::array<Entry, 22> table = {{
     {Setting::ShimCxx, "CCL_SHIM_CXX", Kind::Path, "",
      "C++ compiler of kernels for the stand-in instead of the first of clang++-19, clang++, g++ "
      "and c++."},
+    {Setting::NvmlLibrary, "CCL_NVML_LIBRARY", Kind::Path, "",
+     "NVIDIA's management library instead of libnvidia-ml.so.1: it tells the NVLinks of this "
+     "machine."},
 }};
 
 constexpr bool isInEnumOrder() {

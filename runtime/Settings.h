@@ -38,7 +38,8 @@ enum class Setting : uint8_t {
   ShimSms,
   CudaInstances,
   NvrtcLibrary,
-  ShimCxx
+  ShimCxx,
+  NvmlLibrary
 };
 
 class Settings {

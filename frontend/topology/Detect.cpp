@@ -1,11 +1,12 @@
 #include "frontend/topology/Detect.h"
 
+#include "frontend/topology/NvidiaGpus.h"
+
 #include <fmt/format.h>
 #include <hwloc.h>
 #include <hwloc/distances.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <cstdlib>
 #include <cstring>
@@ -61,7 +62,10 @@ private:
   std::vector<hwloc_obj_t> domains() const;
   void addIo(hwloc_obj_t object, int32_t parent);
   void addPciDevice(hwloc_obj_t object, int32_t parent);
+  void addGpu(hwloc_obj_t object, int32_t parent);
+  void nameGpus();
   void addLinks(const char *name);
+  void tellWhatIsMissing(bool linksKnown);
   void addCores();
   bool hasInteresting(hwloc_obj_t object) const;
   int32_t socketOf(hwloc_obj_t object);
@@ -77,8 +81,10 @@ private:
   const DetectOptions &options;
   Machine machine;
   std::vector<std::pair<hwloc_obj_t, int32_t>> sockets; ///< packages, or the machine
-  std::map<hwloc_obj_t, int32_t> gpus;                  ///< PCI devices
-  int64_t unknownSlots = 0, unknownNics = 0;
+  std::map<hwloc_obj_t, size_t> gpus;                   ///< PCI devices, by place in `placed`
+  std::vector<PlacedGpu> placed;
+  int32_t socket = 0;                        ///< that of what is added
+  int64_t unknownSlots = 0, unknownNics = 0; ///< of others than GPUs
 };
 
 bool isGpu(hwloc_obj_t object) {
@@ -151,10 +157,8 @@ int32_t Detector::socketOf(hwloc_obj_t object) {
 
 /// hwloc gives the payload in GB/s of what the slot has negotiated: lanes x 0.985 from PCIe 3 on.
 Speed Detector::slotOf(const PciAttributes &pci) {
-  if (!(pci.linkspeed > 0)) {
-    ++unknownSlots;
+  if (!(pci.linkspeed > 0))
     return assumedSlot(options.assume);
-  }
   // Lanes are a power of two, so the nearest of the possible ones says speed and width. Of equal
   // ones the fewer lanes: their nominal and NCCL's figures agree anyway.
   Speed best;
@@ -172,19 +176,42 @@ Speed Detector::slotOf(const PciAttributes &pci) {
   return best;
 }
 
-void Detector::addPciDevice(hwloc_obj_t object, int32_t parent) {
+void Detector::addGpu(hwloc_obj_t object, int32_t parent) {
   const PciAttributes &pci = object->attr->pcidev;
-  if (isGpu(object)) {
-    int32_t device = add(DeviceKind::Gpu, fmt::format("gpu{}", gpus.size()));
-    machine.devices.back().order = int64_t(gpus.size());
-    gpus[object] = device;
-    machine.connect(device, parent, slotOf(pci));
-    const char *name = hwloc_obj_get_info_by_name(object, "PCIDevice");
-    machine.notes.push_back(fmt::format("gpu{}: {}, PCI {:04x}:{:02x}:{:02x}.{}", gpus.size() - 1,
-                                        name ? name : "unknown product", pci.domain, pci.bus,
-                                        pci.dev, unsigned(pci.func)));
-    return;
+  PlacedGpu gpu;
+  gpu.device = add(DeviceKind::Gpu, "");
+  machine.devices.back().order = int64_t(placed.size());
+  gpu.socket = socket;
+  gpu.address = {pci.domain, pci.bus, pci.dev};
+  gpu.vendor = pci.vendor_id;
+  if (const char *name = hwloc_obj_get_info_by_name(object, "PCIDevice"))
+    gpu.product = name;
+  gpu.slotKnown = pci.linkspeed > 0;
+  machine.connect(gpu.device, parent, slotOf(pci));
+  gpus[object] = placed.size();
+  placed.push_back(std::move(gpu));
+}
+
+/// As their ranks are numbered.
+void Detector::nameGpus() {
+  std::map<int64_t, const PlacedGpu *> byOrder;
+  for (const PlacedGpu &gpu : placed)
+    if (gpu.device >= 0)
+      byOrder[machine.devices[size_t(gpu.device)].order] = &gpu;
+  int rank = 0;
+  for (auto [order, gpu] : byOrder) {
+    std::string &name = machine.devices[size_t(gpu->device)].name;
+    name = fmt::format("gpu{}", rank++);
+    machine.notes.push_back(fmt::format("{}: {}, PCI {}", name,
+                                        gpu->product.empty() ? "unknown product" : gpu->product,
+                                        gpu->address.text()));
   }
+}
+
+void Detector::addPciDevice(hwloc_obj_t object, int32_t parent) {
+  if (isGpu(object))
+    return addGpu(object, parent);
+  const PciAttributes &pci = object->attr->pcidev;
   std::string name =
       fmt::format("nic{:04x}:{:02x}:{:02x}.{}", pci.domain, pci.bus, pci.dev, unsigned(pci.func));
   for (hwloc_obj_t child = object->io_first_child; child; child = child->next_sibling)
@@ -196,6 +223,7 @@ void Detector::addPciDevice(hwloc_obj_t object, int32_t parent) {
         break;
     }
   ++unknownNics;
+  unknownSlots += !(pci.linkspeed > 0);
   int32_t nic = add(DeviceKind::Nic, name);
   machine.devices.back().net = {options.assume.nic, options.assume.nic};
   machine.connect(nic, parent, slotOf(pci));
@@ -222,6 +250,7 @@ void Detector::addIo(hwloc_obj_t object, int32_t parent) {
       const PciAttributes &pci = attr.bridge.upstream.pci;
       node = add(DeviceKind::Pcie, fmt::format("pci{:04x}:{:02x}:{:02x}.{}", pci.domain, pci.bus,
                                                pci.dev, unsigned(pci.func)));
+      unknownSlots += !(pci.linkspeed > 0);
       machine.connect(node, parent, slotOf(pci));
     }
     addIo(child, node);
@@ -243,12 +272,12 @@ void Detector::addLinks(const char *name) {
       object = object->parent;
     if (!object && middle < 0)
       middle = add(DeviceKind::Switch, "nvswitch");
-    devices.push_back(object ? gpus[object] : middle);
+    devices.push_back(object ? placed[gpus[object]].device : middle);
   }
   std::map<std::pair<int32_t, int32_t>, double> speeds;
   for (unsigned a = 0; a < matrix->nbobjs; ++a)
     for (unsigned b = 0; b < matrix->nbobjs; ++b)
-      if (devices[a] != devices[b])
+      if (devices[a] != devices[b] && devices[a] >= 0 && devices[b] >= 0)
         speeds[{devices[a], devices[b]}] += double(matrix->values[a * matrix->nbobjs + b]) / 1000;
   for (auto [ends, speed] : speeds)
     if (speed > 0)
@@ -298,9 +327,30 @@ void Detector::addCores() {
                   speed, measured ? fmt::format(", measured just now{}", where) : ""));
 }
 
+void Detector::tellWhatIsMissing(bool linksKnown) {
+  const int64_t count = machine.count(DeviceKind::Gpu);
+  const bool areNvidia = std::all_of(placed.begin(), placed.end(), [](const PlacedGpu &gpu) {
+    return gpu.vendor == nvidiaVendor;
+  });
+  if (!placed.empty() && count > 1 && !(linksKnown && areNvidia))
+    machine.missing.push_back(
+        "links between GPUs beyond PCI Express, unless hwloc was built with "
+        "the GPUs' library: `nvidia-smi topo -m` or `rocm-smi --showtopo` say "
+        "more");
+  for (const PlacedGpu &gpu : placed)
+    unknownSlots += gpu.device >= 0 && !gpu.slotKnown;
+  if (unknownSlots > 0)
+    machine.missing.push_back(
+        "speed and width of " + counted(unknownSlots, "PCI slot", "PCI slots") +
+        fmt::format(": taken as PCIe {} x16", assumedGeneration(options.assume)));
+  if (unknownNics > 0)
+    machine.missing.push_back(missingNetSpeed(unknownNics, options.assume));
+}
+
 Machine Detector::run() {
   machine.name = "detected";
-  if (!hwloc_topology_is_thissystem(topology))
+  const bool isHere = hwloc_topology_is_thissystem(topology) != 0;
+  if (!isHere)
     machine.notes.push_back("hwloc's XML describes another machine");
   addSockets();
   // Host bridges hang below any object that has memory or cores.
@@ -308,45 +358,29 @@ Machine Detector::run() {
   while (!work.empty()) {
     hwloc_obj_t object = work.back();
     work.pop_back();
+    socket = socketOf(object);
     if (object->io_arity > 0)
-      addIo(object, socketOf(object));
+      addIo(object, socket);
     for (unsigned i = object->arity; i-- > 0;)
       work.push_back(object->children[i]);
   }
-  if (gpus.empty())
+  NvidiaGpus nvidia(machine, placed, options.assume);
+  if (isHere) {
+    nvidia.ask(options.nvmlLibrary, options.cudaLibrary);
+    nvidia.choose(sockets.front().second);
+  }
+  nameGpus();
+  if (placed.empty())
     addCores();
-  addLinks("NVLinkBandwidth");
+  nvidia.connect();
+  if (!nvidia.knowsLinks())
+    addLinks("NVLinkBandwidth");
   addLinks("XGMIBandwidth");
-  if (!gpus.empty() && machine.cables.size() > 0 && gpus.size() > 1)
-    machine.missing.push_back(
-        "links between GPUs beyond PCI Express, unless hwloc was built with "
-        "the GPUs' library: `nvidia-smi topo -m` or `rocm-smi --showtopo` say "
-        "more");
-  if (unknownSlots > 0)
-    machine.missing.push_back(
-        "speed and width of " + counted(unknownSlots, "PCI slot", "PCI slots") +
-        fmt::format(": taken as PCIe {} x16", assumedGeneration(options.assume)));
-  if (unknownNics > 0)
-    machine.missing.push_back(missingNetSpeed(unknownNics, options.assume));
+  tellWhatIsMissing(nvidia.knowsLinks());
   return std::move(machine);
 }
 
 } // namespace
-
-double measureCopySpeed() {
-  constexpr size_t bytes = size_t(32) << 20;
-  std::vector<char> from(bytes, 1), to(bytes);
-  double best = 0;
-  for (int repeat = 0; repeat < 5; ++repeat) {
-    auto begin = std::chrono::steady_clock::now();
-    std::memcpy(to.data(), from.data(), bytes);
-    from[size_t(repeat)] = char(to[bytes - 1] + repeat); // so that no copy can be left out
-    std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
-    if (took.count() > 0)
-      best = std::max(best, double(bytes) / took.count() / 1e9);
-  }
-  return best > 0 ? best : 1;
-}
 
 Machine detect(const DetectOptions &options) {
   std::string error;

@@ -1,7 +1,8 @@
 //===- Detect.h - This machine ---------------------------------------------------===//
 //
-// By hwloc: NUMA domains, PCI Express, GPUs and NICs. Ranks are the GPUs; of a machine without
-// any, its NUMA domains with cores if there are several, else its cores.
+// By hwloc: NUMA domains, PCI Express, GPUs and NICs; by NVML and CUDA's driver, where they are
+// there: NVLinks, and which GPUs this process sees. Ranks are the GPUs; of a machine without any,
+// its NUMA domains with cores if there are several, else its cores.
 //===----------------------------------------------------------------------===//
 #pragma once
 
@@ -16,10 +17,14 @@ struct DetectOptions {
   /// takes some ten milliseconds.
   double copySpeed = 0;
   Assume assume;
+  /// Paths of the settings CCL_NVML_LIBRARY and CCL_CUDA_LIBRARY; "": the standard ones. Asked
+  /// only of this machine, or of hwloc's XML that says to be of it (HWLOC_THISSYSTEM=1).
+  std::string nvmlLibrary, cudaLibrary;
 };
 
 /// `missing` says what could not be found out, `notes` what the ranks are. No device at all: hwloc
-/// failed, and `missing` says at what.
+/// failed, and `missing` says at what. CUDA's driver is initialized in this process, so one that
+/// it forks later cannot use it.
 Machine detect(const DetectOptions &options = {});
 
 /// GB/s at which one core copies memory that no cache holds: the best of some.

@@ -6,6 +6,7 @@
 #include "frontend/topology/ReadSmi.h"
 #include "frontend/topology/SmiMatrix.h"
 #include "frontend/topology/TextLines.h"
+#include "runtime/Settings.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -299,8 +300,13 @@ ReadResult readTopologyText(std::string_view text, std::string_view name, const 
 
 ReadResult readTopology(const std::string &nameOrPath, const Options &options) {
   if (nameOrPath == "detect") {
+    llvm::Expected<Settings> settings = Settings::fromEnvironment();
+    if (!settings)
+      return refused(llvm::toString(settings.takeError()));
     DetectOptions how;
     how.assume = options.assume;
+    how.nvmlLibrary = settings->text(Setting::NvmlLibrary);
+    how.cudaLibrary = settings->text(Setting::CudaLibrary);
     Machine machine = detect(how);
     if (machine.devices.empty())
       return refused(machine.missing.front());

@@ -1,15 +1,21 @@
 //===- Embedded.h - The headers that generated kernels are compiled with --------===//
 #pragma once
 
+#include "llvm/ADT/ArrayRef.h"
+
 #include <cstdint>
 #include <string>
 #include <string_view>
 
 namespace ccl {
 
-/// runtime/plan/CudaAbi.h, codegen/cuda/device/ccl.cuh and device/shim.h, as they were when the
-/// library was built.
-extern const std::string_view cudaAbiText, cudaHeaderText, cudaShimText;
+struct EmbeddedHeader {
+  std::string_view name; ///< "ccl.cuh"
+  std::string_view text;
+};
+/// runtime/plan/CudaAbi.h and the files of codegen/cuda/device, as they were when the library was
+/// built.
+extern const llvm::ArrayRef<EmbeddedHeader> cudaHeaders;
 
 enum class CudaDialect : uint8_t { Device, Shim };
 

@@ -122,9 +122,8 @@ LogicalResult CudaEmitter::collectProtocols() {
       if (known->second == channel.getProtocol())
         return WalkResult::advance();
       channel.emitOpError() << "has protocol " << stringifyProtocol(channel.getProtocol())
-                            << ", but other channels of tag " << key.first << " with "
-                            << key.second << " slots have "
-                            << stringifyProtocol(known->second);
+                            << ", but other channels of tag " << key.first << " with " << key.second
+                            << " slots have " << stringifyProtocol(known->second);
       return WalkResult::interrupt();
     });
     if (walk.wasInterrupted())
@@ -198,15 +197,17 @@ static std::string identifier(StringRef name, llvm::StringSet<> &taken) {
 void CudaEmitter::nameBuffers() {
   // In a namespace of their own, so only C++ itself has taken names.
   llvm::StringSet<> taken;
-  for (const char *word : {"int", "float", "double", "char", "short", "long", "auto", "const",
-                           "for", "do", "if", "else", "new", "this", "void", "bool", "true",
-                           "false", "enum", "class", "struct", "union", "using", "while",
-                           "switch", "case", "default", "return", "static", "extern", "inline",
-                           "register", "volatile", "signed", "unsigned", "goto", "try", "catch",
-                           "throw", "delete", "operator", "private", "public", "protected",
-                           "template", "typename", "typedef", "namespace", "friend", "virtual",
-                           "sizeof", "break", "continue", "and", "or", "not", "xor", "export",
-                           "import", "module", "concept", "requires", "mutable", "explicit"})
+  for (const char *word :
+       {"int",     "float",     "double",   "char",     "short",    "long",      "auto",
+        "const",   "for",       "do",       "if",       "else",     "new",       "this",
+        "void",    "bool",      "true",     "false",    "enum",     "class",     "struct",
+        "union",   "using",     "while",    "switch",   "case",     "default",   "return",
+        "static",  "extern",    "inline",   "register", "volatile", "signed",    "unsigned",
+        "goto",    "try",       "catch",    "throw",    "delete",   "operator",  "private",
+        "public",  "protected", "template", "typename", "typedef",  "namespace", "friend",
+        "virtual", "sizeof",    "break",    "continue", "and",      "or",        "not",
+        "xor",     "export",    "import",   "module",   "concept",  "requires",  "mutable",
+        "explicit"})
     taken.insert(word);
   for (const BufferPlan &buffer : plan.buffers)
     bufferNames.push_back("buffers::" + identifier(buffer.name, taken));
@@ -240,8 +241,8 @@ static const char *cudaName(ElementType type) {
 }
 
 static const char *cudaName(model::Reduction reduction) {
-  constexpr const char *names[] = {"None", "Sum", "Prod", "Min", "Max",
-                                   "Sum",  "Band", "Bor", "Bxor"};
+  constexpr const char *names[] = {"None", "Sum",  "Prod", "Min", "Max",
+                                   "Sum",  "Band", "Bor",  "Bxor"};
   return names[size_t(reduction)];
 }
 
@@ -261,8 +262,8 @@ void CudaEmitter::writeHead() {
       ranks += fmt::format(" [{}, {})", begin, end);
     os << fmt::format("// program {}: ranks{}\n", index, ranks);
     for (auto [f, family] : llvm::enumerate(kernel.channels))
-      os << fmt::format("//   family {}: {}, tag {}, {} slots, {}\n", f,
-                        family.to ? "to" : "from", family.tag, family.slots,
+      os << fmt::format("//   family {}: {}, tag {}, {} slots, {}\n", f, family.to ? "to" : "from",
+                        family.tag, family.slots,
                         stringifyProtocol(Protocol(family.protocol)).str());
   }
   os << fmt::format("#define CCL_BUFFERS {}\n#define CCL_ROLES \"{}\"\n#define CCL_CHUNKS {}\n",

@@ -30,8 +30,8 @@ class ProgramWriter {
 public:
   ProgramWriter(ProgramOp program, const KernelPlan &kernel, ArrayRef<std::string> bufferNames,
                 llvm::raw_ostream &os)
-      : program(program), kernel(kernel), bufferNames(bufferNames),
-        buffers(numberBuffers(program)), os(os) {}
+      : program(program), kernel(kernel), bufferNames(bufferNames), buffers(numberBuffers(program)),
+        os(os) {}
 
   LogicalResult write(StringRef name);
 
@@ -313,8 +313,8 @@ FailureOr<std::string> ProgramWriter::printOperand(TransferOp op, const PlaceRef
   BufferOp buffer = place.getBuffer();
   std::string chunk;
   for (auto [index, extent] : llvm::zip_equal(*indices, *buffer.getChunkShape()))
-    chunk = chunk.empty() || chunk == "0" ? index
-                                          : fmt::format("({}) * {} + {}", chunk, extent, index);
+    chunk =
+        chunk.empty() || chunk == "0" ? index : fmt::format("({}) * {} + {}", chunk, extent, index);
   const std::string &name = bufferNames[size_t(buffers.lookup(buffer))];
   PeerOp peer = place.getPeer();
   if (!peer)

@@ -30,7 +30,9 @@ ShimCompiler compiler() {
 class Image {
 public:
   explicit Image(const std::string &kernels) {
-    llvm::Expected<std::string> image = compiler().compile(std::string(cudaShimText) + kernels);
+    const auto *shim = llvm::find_if(
+        cudaHeaders, [](const EmbeddedHeader &header) { return header.name == "shim.h"; });
+    llvm::Expected<std::string> image = compiler().compile(std::string(shim->text) + kernels);
     REQUIRE_MESSAGE(image, llvm::toString(image.takeError()));
     const int file = memfd_create("image", MFD_CLOEXEC);
     REQUIRE(::write(file, image->data(), image->size()) == ssize_t(image->size()));
@@ -207,16 +209,26 @@ TEST_CASE("a source becomes one that needs no file") {
   CHECK(device.find("#include") == device.npos);
   CHECK(device.find("#pragma once") == device.npos);
   CHECK(shim.find("#line 1 \"shim.h\"\n") != shim.npos);
-  // Line 2 of each header is where the file has it.
-  for (std::string_view text : {cudaAbiText, cudaHeaderText})
-    CHECK(device.find(text.substr(0, 200)) != device.npos);
+  // Each header is there once, unless it is for the other dialect.
+  for (const EmbeddedHeader &header : cudaHeaders)
+    CHECK_MESSAGE((device.find(header.text.substr(0, 80)) != device.npos) ==
+                      (header.name != "shim.h"),
+                  header.name);
 }
 
 TEST_CASE("the library has the headers as they are") {
-  auto read = [](const char *path) { return contentOf(fs::path(CCL_ROOT) / path); };
-  CHECK(cudaAbiText == read("runtime/plan/CudaAbi.h"));
-  CHECK(cudaHeaderText == read("codegen/cuda/device/ccl.cuh"));
-  CHECK(cudaShimText == read("codegen/cuda/device/shim.h"));
+  const fs::path root(CCL_ROOT);
+  size_t files = 1;
+  CHECK(cudaHeaders.front().text == contentOf(root / "runtime/plan/CudaAbi.h"));
+  for (const fs::directory_entry &file : fs::directory_iterator(root / "codegen/cuda/device")) {
+    const std::string name = file.path().filename().string();
+    auto header =
+        llvm::find_if(cudaHeaders, [&](const EmbeddedHeader &h) { return h.name == name; });
+    REQUIRE_MESSAGE(header != cudaHeaders.end(), name);
+    CHECK_MESSAGE(header->text == contentOf(file.path()), name);
+    ++files;
+  }
+  CHECK(cudaHeaders.size() == files);
 }
 
 } // namespace

@@ -1,0 +1,94 @@
+//===- machine.cuh - Threads, memory and time of a GPU -----------------------===//
+//
+// shim.h has the same for a processor.
+//===----------------------------------------------------------------------===//
+#pragma once
+
+namespace ccl::cuda {
+
+using i64 = long long;
+using u64 = unsigned long long;
+using u32 = unsigned;
+using u16 = unsigned short;
+using u8 = unsigned char;
+
+#ifndef CCL_SHIM
+__device__ __forceinline__ int threadIndex() { return int(threadIdx.x); }
+__device__ __forceinline__ int blockIndex() { return int(blockIdx.x); }
+__device__ __forceinline__ int blockCount() { return int(gridDim.x); }
+__device__ __forceinline__ void syncBlock() { __syncthreads(); }
+/// The same; whether `mine` holds for any thread.
+__device__ __forceinline__ bool syncAny(bool mine) { return __syncthreads_or(mine) != 0; }
+
+__device__ __forceinline__ u64 loadAcquire(const u64 *p) {
+  u64 value;
+  asm volatile("ld.acquire.sys.global.u64 %0, [%1];" : "=l"(value) : "l"(p) : "memory");
+  return value;
+}
+__device__ __forceinline__ void storeRelease(u64 *p, u64 value) {
+  asm volatile("st.release.sys.global.u64 [%0], %1;" ::"l"(p), "l"(value) : "memory");
+}
+__device__ __forceinline__ u32 loadRelaxed(const u32 *p) {
+  u32 value;
+  asm volatile("ld.relaxed.sys.global.u32 %0, [%1];" : "=r"(value) : "l"(p) : "memory");
+  return value;
+}
+__device__ __forceinline__ void storeRelaxed(u32 *p, u32 value) {
+  asm volatile("st.relaxed.sys.global.u32 [%0], %1;" ::"l"(p), "r"(value) : "memory");
+}
+__device__ __forceinline__ u32 addAcqRel(u32 *p, u32 value) {
+  u32 old;
+  asm volatile("atom.acq_rel.gpu.global.add.u32 %0, [%1], %2;"
+               : "=r"(old)
+               : "l"(p), "r"(value)
+               : "memory");
+  return old;
+}
+__device__ __forceinline__ u32 exchangeHost(u32 *p, u32 value) {
+  u32 old;
+  asm volatile("atom.relaxed.sys.global.exch.b32 %0, [%1], %2;"
+               : "=r"(old)
+               : "l"(p), "r"(value)
+               : "memory");
+  return old;
+}
+__device__ __forceinline__ void fenceHost() { asm volatile("fence.acq_rel.sys;" ::: "memory"); }
+__device__ __forceinline__ u64 nanoseconds() {
+  u64 value;
+  asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(value));
+  return value;
+}
+__device__ __forceinline__ void relax() {}
+__device__ __forceinline__ void relaxLong() { asm volatile("nanosleep.u32 200;"); }
+
+// A line of `ll`: two halves of a word, each with the flag; written and read in one piece.
+__device__ __forceinline__ void storeLine(char *p, u64 word, u32 flag) {
+  asm volatile("st.volatile.global.v4.u32 [%0], {%1, %2, %3, %2};" ::"l"(p), "r"(u32(word)),
+               "r"(flag), "r"(u32(word >> 32))
+               : "memory");
+}
+__device__ __forceinline__ bool loadLine(const char *p, u32 flag, u64 &word) {
+  u32 low, high, first, second;
+  asm volatile("ld.volatile.global.v4.u32 {%0, %1, %2, %3}, [%4];"
+               : "=r"(low), "=r"(first), "=r"(high), "=r"(second)
+               : "l"(p)
+               : "memory");
+  word = u64(high) << 32 | low;
+  return first == flag && second == flag;
+}
+// A word of an `ll128` line: 16 neighbours of a warp write and read a line together.
+__device__ __forceinline__ void storeWord(char *line, int lane, u64 word) {
+  asm volatile("st.volatile.global.u64 [%0], %1;" ::"l"(line + 8 * lane), "l"(word) : "memory");
+}
+/// The line's word and whether its flag is there, told by the last lane of 16.
+__device__ __forceinline__ bool loadWord(const char *line, int lane, u64 flag, u64 &word) {
+  asm volatile("ld.volatile.global.u64 %0, [%1];" : "=l"(word) : "l"(line + 8 * lane) : "memory");
+  return __shfl_sync(0xffffffffu, word, 15, 16) == flag;
+}
+__device__ __forceinline__ bool allOfWarp(bool mine) { return __all_sync(0xffffffffu, mine); }
+#define CCL_EXPORT(kernel)
+#endif
+
+constexpr int threads = CCL_THREADS;
+
+} // namespace ccl::cuda

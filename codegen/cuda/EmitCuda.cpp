@@ -7,16 +7,18 @@
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/ADT/StringSet.h"
 
-#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <set>
 
 using namespace mlir;
 
 namespace ccl {
 namespace {
 
-/// Transfers of a kernel that are written out; more are executed from tables, unless loops make
-/// these longer than so many instructions.
-constexpr size_t mostWritten = 24;
+/// What is written out of a kernel at most, in signals: a transfer is as much as four. More is
+/// executed from tables, unless loops make these longer than so many instructions.
+constexpr size_t mostWritten = 96, perTransfer = 4;
 constexpr uint64_t mostForChoice = uint64_t(1) << 20;
 
 class CudaEmitter {
@@ -33,10 +35,13 @@ private:
   LogicalResult collectProtocols();
   bool runFromTables();
   LogicalResult makePatterns();
+  Protocol protocolOf(const KernelPlan &kernel, const AgentOperand &operand) const;
   std::string patternOf(const KernelPlan &kernel, const RankAgents &table,
                         const AgentInstruction &instruction) const;
   void nameBuffers();
   void countAgents();
+  size_t mostEnds() const;
+  std::string wires() const;
   void writeHead();
   LogicalResult writePrograms();
   void writeTables();
@@ -50,8 +55,10 @@ private:
   bool tables = false;
   cuda::Protocols protocols;
   std::vector<std::string> bufferNames, functions;
-  std::vector<std::string> patterns; ///< of tables: template arguments
+  std::vector<std::string> patterns; ///< of tables: Shapes
   size_t mostOperands = 1, mostAgents = 1;
+  /// Numbers of sources of transfers with flags in their data, as far as there is code for each.
+  std::set<size_t> flaggedSources{1};
 };
 
 } // namespace
@@ -91,7 +98,12 @@ LogicalResult CudaEmitter::verifyReduction(TransferOp transfer) {
   if (mostOperands > size_t(options.threads))
     return transfer.emitOpError() << "has " << mostOperands << " operands: on GPUs a block of "
                                   << options.threads << " threads has one for each";
-  if (transfer.getFrom().size() < 2)
+  constexpr size_t mostAtOnce = 8; // see device/units.cuh
+  const SmallVector<PlaceRef> from = getFromPlaces(transfer), to = getToPlaces(transfer);
+  if (llvm::any_of(cuda::wiresOf(from), cuda::isFlagged) ||
+      llvm::any_of(cuda::wiresOf(to), cuda::isFlagged))
+    flaggedSources.insert(std::min(from.size(), mostAtOnce));
+  if (from.size() < 2)
     return success();
   if (std::string why = whyNotReducible(options.type, options.reduction); !why.empty())
     return transfer.emitOpError() << "cannot be generated: " << why;
@@ -135,7 +147,9 @@ LogicalResult CudaEmitter::collectProtocols() {
 bool CudaEmitter::runFromTables() {
   size_t written = 0;
   for (ProgramOp program : programs)
-    program->walk([&](TransferOp) { ++written; });
+    program->walk([&](Operation *op) {
+      written += isa<TransferOp>(op) ? perTransfer : isa<SignalOp, WaitOp>(op) ? 1 : 0;
+    });
   return written > mostWritten && countInstructions(algorithm, mostForChoice) < mostForChoice;
 }
 
@@ -143,24 +157,26 @@ bool CudaEmitter::runFromTables() {
 // Tables
 //===----------------------------------------------------------------------===//
 
+Protocol CudaEmitter::protocolOf(const KernelPlan &kernel, const AgentOperand &operand) const {
+  return Protocol(kernel.channels[size_t(operand.chunk / plan.ranks())].protocol);
+}
+
 std::string CudaEmitter::patternOf(const KernelPlan &kernel, const RankAgents &table,
                                    const AgentInstruction &instruction) const {
   const TransferPattern &sizes = plan.transfers[size_t(instruction.pattern)];
-  SmallVector<Protocol> wires[2];
-  SmallVector<bool> isChannel[2];
+  SmallVector<cuda::Wire> wires[2];
   for (int32_t o = 0; o < sizes.sources + sizes.destinations; ++o) {
     const AgentOperand &operand = table.operands[size_t(instruction.operands) + size_t(o)];
-    const bool channel = operand.peer == AgentOperand::channel;
-    const int side = o >= sizes.sources;
-    isChannel[side].push_back(channel);
-    wires[side].push_back(
-        channel ? Protocol(kernel.channels[size_t(operand.chunk / plan.ranks())].protocol)
-                : Protocol::Simple);
+    wires[o >= sizes.sources].push_back(operand.peer == AgentOperand::channel
+                                            ? cuda::Wire(protocolOf(kernel, operand))
+                                            : std::nullopt);
   }
-  return cuda::wires(wires[0], isChannel[0]) + ", " + cuda::wires(wires[1], isChannel[1]);
+  return fmt::format("{}, {}, {}", sizes.sources, sizes.sources + sizes.destinations,
+                     cuda::kindOf(wires[0], wires[1]));
 }
 
-/// Numbers what instructions of tables do by what GPUs have code for.
+/// Numbers what instructions of tables do by what GPUs have code for, and tells operands their
+/// channels' wires.
 LogicalResult CudaEmitter::makePatterns() {
   llvm::StringMap<int32_t> known;
   for (KernelPlan &kernel : plan.kernels)
@@ -174,6 +190,11 @@ LogicalResult CudaEmitter::makePatterns() {
           patterns.push_back(it->first().str());
         instruction.pattern = it->second;
       }
+  for (KernelPlan &kernel : plan.kernels)
+    for (RankAgents &table : kernel.agents)
+      for (AgentOperand &operand : table.operands)
+        if (operand.peer == AgentOperand::channel)
+          operand.buffer = 1 << int32_t(protocolOf(kernel, operand));
   return success();
 }
 
@@ -246,6 +267,31 @@ static const char *cudaName(model::Reduction reduction) {
   return names[size_t(reduction)];
 }
 
+/// Of one rank in all its families.
+size_t CudaEmitter::mostEnds() const {
+  size_t most = 0;
+  for (const KernelPlan &kernel : plan.kernels) {
+    std::vector<size_t> ends;
+    for (const std::vector<std::vector<int32_t>> &ranks : kernel.peers) {
+      ends.resize(std::max(ends.size(), ranks.size()));
+      for (auto [index, peers] : llvm::enumerate(ranks))
+        most = std::max(most, ends[index] += peers.size());
+    }
+  }
+  return most;
+}
+
+/// Bits of the device's Wire.
+std::string CudaEmitter::wires() const {
+  std::set<Protocol> all{Protocol::Simple};
+  for (const auto &[family, protocol] : protocols)
+    all.insert(protocol);
+  std::string text;
+  for (Protocol protocol : all)
+    text += (text.empty() ? "" : " | ") + stringifyProtocol(protocol).str();
+  return text;
+}
+
 void CudaEmitter::writeHead() {
   os << fmt::format("// {}: {}, {} of {}, {} ranks, {} chunks a shard.\n", plan.program,
                     plan.contract.str(), name(plan.type), model::name(plan.contract.reduction),
@@ -272,6 +318,8 @@ void CudaEmitter::writeHead() {
                     cudaName(plan.contract.reduction));
   os << fmt::format("#define CCL_OPERANDS {}\n#define CCL_AGENTS {}\n#define CCL_BARRIERS {}\n",
                     mostOperands, mostAgents, plan.cuda.barriers);
+  os << fmt::format("#define CCL_ENDS {}\n#define CCL_WIRES ({})\n#define CCL_SOURCES {}\n",
+                    mostEnds(), wires(), fmt::join(flaggedSources, ", "));
   os << fmt::format("#ifndef CCL_THREADS\n#define CCL_THREADS {}\n#endif\n", plan.cuda.threads);
   os << "#include \"ccl.cuh\"\nusing namespace ccl::cuda;\n\n";
   if (tables || bufferNames.empty())
@@ -294,17 +342,11 @@ LogicalResult CudaEmitter::writePrograms() {
 
 void CudaEmitter::writeTables() {
   functions = {"run_table"};
-  os << "static __device__ __noinline__ void run_table(Block &b) {\n"
-        "  const TableAgent agent = state.launch->tables.agents[state.agent];\n"
-        "#pragma unroll 1\n"
-        "  for (i64 i = agent.begin; i < agent.end && !b.failed; ++i) {\n"
-        "    const TableInstruction instruction = state.launch->tables.instructions[i];\n"
-        "    switch (instruction.pattern) {\n";
-  for (auto [index, pattern] : llvm::enumerate(patterns))
-    os << fmt::format("    case {}:\n      tableTransfer<{}>(b, i - agent.begin, instruction);\n"
-                      "      break;\n",
-                      index, pattern);
-  os << "    default: tableSignal(b, i - agent.begin, instruction);\n    }\n  }\n}\n\n";
+  os << "static __device__ const Shape shapes[] = {";
+  for (const std::string &pattern : patterns)
+    os << "\n    {" << pattern << "},";
+  os << (patterns.empty() ? "{}" : "\n") << "};\n\n"
+     << "static __device__ __forceinline__ void run_table(Block &b) { runTable(b, shapes); }\n\n";
 }
 
 void CudaEmitter::writeKernel() {

@@ -15,13 +15,25 @@ using namespace mlir;
 
 namespace ccl::cuda {
 
-std::string wires(ArrayRef<Protocol> protocols, ArrayRef<bool> isChannel) {
-  std::string text = "Wires<";
-  for (auto [index, protocol] : llvm::enumerate(protocols)) {
-    text += index ? ", " : "";
-    text += isChannel[index] ? stringifyProtocol(protocol).str() : "memory";
+bool isFlagged(Wire wire) { return wire && *wire != Protocol::Simple; }
+
+std::string kindOf(ArrayRef<Wire> from, ArrayRef<Wire> to) {
+  const bool sendsAll = llvm::any_of(to, isFlagged);
+  if (!sendsAll && llvm::none_of(from, isFlagged))
+    return "0";
+  std::string text = "flagged";
+  if (llvm::is_contained(from, Protocol::LL128) || llvm::is_contained(to, Protocol::LL128))
+    text += " | inLines";
+  return sendsAll ? text + " | sendsAll" : text;
+}
+
+SmallVector<Wire> wiresOf(ArrayRef<PlaceRef> places) {
+  SmallVector<Wire> wires;
+  for (const PlaceRef &place : places) {
+    auto channel = place.base.getDefiningOp<ChannelOp>();
+    wires.push_back(channel ? Wire(channel.getProtocol()) : std::nullopt);
   }
-  return text + ">";
+  return wires;
 }
 
 namespace {
@@ -76,10 +88,10 @@ private:
 //===----------------------------------------------------------------------===//
 
 LogicalResult ProgramWriter::write(StringRef name) {
-  os << "static __device__ __noinline__ void " << name << "(Block &b) {\n";
+  os << "static __device__ __forceinline__ void " << name << "(Block &b) {\n";
   if (Value me = program.getMe()) {
     names[me] = "me";
-    line() << "const int me = int(state.me);\n";
+    line() << "const int me = state.here.rank;\n";
   }
   for (Operation &op : program.getBlock())
     if (!isa<BlockOp, ProxyOp>(op) && failed(writeOp(&op)))
@@ -99,7 +111,7 @@ LogicalResult ProgramWriter::writeAgents() {
     return writeBlock(agents.front()->getRegion(0).front());
   if (agents.empty())
     return success();
-  line() << "switch (state.agent) {\n";
+  line() << "switch (state.here.agent) {\n";
   for (auto [index, agent] : llvm::enumerate(agents)) {
     const bool isProxy = isa<ProxyOp>(agent);
     const int64_t id = isProxy ? cast<ProxyOp>(agent).getId() : cast<BlockOp>(agent).getId();
@@ -306,7 +318,9 @@ FailureOr<std::string> ProgramWriter::printChannel(ChannelOp channel) {
 
 FailureOr<std::string> ProgramWriter::printOperand(TransferOp op, const PlaceRef &place) {
   if (place.isChannel())
-    return fmt::format("slot({})", names.lookup(place.base));
+    return fmt::format(
+        "slot({}, {})", names.lookup(place.base),
+        stringifyProtocol(place.base.getDefiningOp<ChannelOp>().getProtocol()).str());
   auto indices = print(op, place.map, place.operands);
   if (failed(indices))
     return failure();
@@ -335,17 +349,26 @@ LogicalResult ProgramWriter::writeSignals(Operation *first) {
   constexpr size_t mostTogether = 32;
   SmallVector<Operation *> run{first};
   llvm::SmallDenseSet<Value> seen{first->getOperand(0)};
-  bool outside = true;
   auto isOutside = [&](Operation *op) {
     Operation *channel = op->getOperand(0).getDefiningOp();
-    return channel && isa<ProgramOp>(channel->getParentOp());
+    return channel && !isa<affine::AffineForOp>(channel->getParentOp());
   };
-  outside = isOutside(first);
-  for (Operation *next = first->getNextNode();
-       outside && next && next->getName() == first->getName() && run.size() < mostTogether &&
-       isOutside(next) && seen.insert(next->getOperand(0)).second;
-       next = next->getNextNode())
-    run.push_back(next);
+  if (isOutside(first))
+    for (Operation *next = first->getNextNode(); next && run.size() < mostTogether;
+         next = next->getNextNode()) {
+      // What is named in between has no effect.
+      if (isa<ChannelOp, PeerOp, BufferOp, arith::ConstantOp>(next)) {
+        if (!written.insert(next).second)
+          continue;
+        if (failed(writeOp(next)))
+          return failure();
+        continue;
+      }
+      if (next->getName() != first->getName() || !isOutside(next) ||
+          !seen.insert(next->getOperand(0)).second)
+        break;
+      run.push_back(next);
+    }
   std::string channels;
   for (Operation *op : run) {
     channels += ", " + names.lookup(op->getOperand(0));
@@ -358,29 +381,19 @@ LogicalResult ProgramWriter::writeSignals(Operation *first) {
 }
 
 LogicalResult ProgramWriter::writeTransfer(TransferOp op) {
-  auto side = [&](ArrayRef<PlaceRef> places, std::string &kinds) -> FailureOr<std::string> {
-    SmallVector<Protocol> protocols;
-    SmallVector<bool> isChannel;
-    std::string text;
+  const SmallVector<PlaceRef> from = getFromPlaces(op), to = getToPlaces(op);
+  const std::string kind = kindOf(wiresOf(from), wiresOf(to));
+  std::string operands;
+  for (ArrayRef<PlaceRef> places : {ArrayRef(from), ArrayRef(to)})
     for (const PlaceRef &place : places) {
       FailureOr<std::string> operand = printOperand(op, place);
       if (failed(operand))
         return failure();
-      text += (text.empty() ? "" : ", ") + *operand;
-      isChannel.push_back(place.isChannel());
-      auto channel = place.base.getDefiningOp<ChannelOp>();
-      protocols.push_back(channel ? channel.getProtocol() : Protocol::Simple);
+      operands += ", " + *operand;
     }
-    kinds = wires(protocols, isChannel);
-    return text;
-  };
-  std::string fromWires, toWires;
-  FailureOr<std::string> from = side(getFromPlaces(op), fromWires);
-  FailureOr<std::string> to = side(getToPlaces(op), toWires);
-  if (failed(from) || failed(to))
-    return failure();
-  line() << fmt::format("transfer<{}, {}>(b, {}, {}, {{{}}}, {{{}}});\n", fromWires, toWires,
-                        instruction++, int64_t(op.getCount()), *from, *to);
+  line() << fmt::format("transfer<{}{}>(b, {}, {}{});\n", from.size(),
+                        kind == "0" ? "" : ", " + kind, instruction++, int64_t(op.getCount()),
+                        operands);
   return success();
 }
 

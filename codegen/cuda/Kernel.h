@@ -2,18 +2,26 @@
 #pragma once
 
 #include "codegen/Programs.h"
+#include "dialect/Indexing.h"
 
 #include "llvm/Support/raw_ostream.h"
 
 #include <map>
+#include <optional>
 
 namespace ccl::cuda {
 
 /// Protocols of channels by (tag, slots): both ends of a channel have one.
 using Protocols = std::map<std::pair<int64_t, int64_t>, Protocol>;
 
-/// "Wires<simple, memory>" of the operands of one side of a transfer.
-std::string wires(llvm::ArrayRef<Protocol> protocols, llvm::ArrayRef<bool> isChannel);
+/// An operand of a transfer, for the code that moves it: none if it is no channel.
+using Wire = std::optional<Protocol>;
+/// Whether data tell by themselves that they are there.
+bool isFlagged(Wire wire);
+/// The device's Kind of a transfer: "0", "flagged | sendsAll".
+std::string kindOf(llvm::ArrayRef<Wire> from, llvm::ArrayRef<Wire> to);
+/// Those of one side of a transfer.
+llvm::SmallVector<Wire> wiresOf(llvm::ArrayRef<PlaceRef> places);
 
 /// Writes `static __device__ void NAME(Block &b)`: what one rank of `program` does in a
 /// micro-batch. Emits a diagnostic on the op that has no code.

@@ -36,7 +36,7 @@ llvm::Error CudaGroup::uploadTables(const RankAgents &table, Device &home, RankP
     instructions.push_back({i.pattern, i.count, i.operands});
   std::vector<Operand> operands;
   for (const AgentOperand &o : table.operands)
-    operands.push_back({o.peer, o.buffer, o.chunk});
+    operands.push_back({o.peer, o.buffer, int(o.chunk)});
   llvm::Expected<CUdeviceptr> first = home.upload(agents, true);
   if (!first)
     return first.takeError();

@@ -17,13 +17,13 @@ namespace ccl::cuda {
 /// stopped. It begins as zeros, `peer` excepted; kernels have it in shared memory, so nothing here
 /// initializes it.
 struct ChannelEnd {
-  unsigned long long next;          ///< operations done on this end, over all launches
+  unsigned long long next;    ///< operations done on this end, over all launches
   unsigned long long *arrive; ///< here; the peer writes: slots filled (from), freed (to)
   unsigned long long *depart; ///< at the peer; this end writes
   char *slots;                ///< at the receiver: numSlots * slotPitch bytes
-  long long slotPitch;              ///< bytes, a multiple of 128
-  int numSlots;                     ///< 0: signals only
-  int slot;                         ///< next mod numSlots
+  long long slotPitch;        ///< bytes, a multiple of 128
+  int numSlots;               ///< 0: signals only
+  int slot;                   ///< next mod numSlots
   int peer;
   int reserved;
 };
@@ -42,11 +42,12 @@ struct Shard {
   long long start = 0, length = 0;
 };
 
-/// What a transfer takes from or brings to. See runtime/plan/Agents.h.
+/// What a transfer takes from or brings to. See runtime/plan/Agents.h. Kernels have it in shared
+/// memory, so nothing here initializes it.
 struct Operand {
-  int peer = -1;       ///< -1: own, -2: a channel, else the rank
-  int buffer = 0;      ///< unless it is a channel
-  long long chunk = 0; ///< of a channel in a table: family * ranks + peer
+  int peer;   ///< -1: own, -2: a channel, else the rank
+  int buffer; ///< of a channel: 1 << its protocol
+  int chunk;  ///< of a channel in a table: family * ranks + peer
 };
 
 struct TableInstruction {
@@ -66,17 +67,23 @@ struct Tables {
   const Operand *operands = nullptr;
 };
 
+/// Which block of a launch, and at what it is. Kernels have it in shared memory, so nothing here
+/// initializes it.
+struct Where {
+  int rank, agent, instance;
+  int plan;             ///< LaunchHead::plan
+  long long launch;     ///< launches of that rank before this one
+  long long microBatch; ///< of the launch
+};
+
 /// Why a kernel gave up; in memory of the host. The first block to write `claimed` fills it.
-struct FailureReport {
+struct FailureReport : Where {
   unsigned claimed = 0;
-  unsigned written = 0; ///< all below is there
-  int rank = -1, peer = -1, agent = -1, instance = -1;
-  int plan = -1, reserved = 0; ///< LaunchHead::plan
-  long long launch = 0;        ///< launches of that rank before this one
+  unsigned written = 0; ///< all else is there
   /// Of the program, or a barrier of the launch: -1 entry, -2 between micro-batches, -3 exit.
-  long long instruction = 0, microBatch = 0;
+  int instruction = 0;
   /// numSlots -1: what is awaited is data with flags in it, `expected` their flag.
-  int channelTo = 0, numSlots = 0;
+  int peer = -1, channelTo = 0, numSlots = 0;
   long long expected = 0, found = 0; ///< values of the counter
 };
 
@@ -101,10 +108,10 @@ struct RankSync {
   unsigned long long *turns = nullptr;               ///< [16 * (instance * ranks + peer)]
   unsigned long long *const *peersEntered = nullptr; ///< [peer]: where this rank's word is there
   unsigned long long *const *peersExited = nullptr;
-  unsigned long long *const *peersTurns = nullptr;   ///< [instance * ranks + peer]
-  unsigned *joined = nullptr;                        ///< [32 * instance]: agents at the barrier
-  unsigned long long *generation = nullptr;          ///< [16 * instance]: barriers gone through
-  unsigned long long *turn = nullptr;                ///< [16 * instance]: own turns, in all
+  unsigned long long *const *peersTurns = nullptr; ///< [instance * ranks + peer]
+  unsigned *joined = nullptr;                      ///< [32 * instance]: agents at the barrier
+  unsigned long long *generation = nullptr;        ///< [16 * instance]: barriers gone through
+  unsigned long long *turn = nullptr;              ///< [16 * instance]: own turns, in all
 };
 
 /// What a rank's blocks are started with. `buffers` follow it: as many as the program has.
@@ -117,7 +124,7 @@ struct LaunchHead {
   /// [instance * numEnds + e]: the ends that the program uses. They are shared with other
   /// programs of the communicator and stay where they are.
   ChannelEnd *const *ends = nullptr;
-  const int *endOf = nullptr; ///< [family * ranks + peer]: e, or -1
+  const int *endOf = nullptr;           ///< [family * ranks + peer]: e, or -1
   const Shard *const *shards = nullptr; ///< see KernelArgs::shards; null: all are `count` long
   RankSync *sync = nullptr;
   Control *control = nullptr;
@@ -125,9 +132,9 @@ struct LaunchHead {
   int ranks = 1;
   int numEnds = 0;
   int instances = 1;
-  int agents = 1;  ///< of this rank: blocks of an instance
-  /// Which of the kernel's programs this rank executes. -1: none; its blocks (of one agent) only take
-  /// part in barriers and count the launch.
+  int agents = 1; ///< of this rank: blocks of an instance
+  /// Which of the kernel's programs this rank executes. -1: none; its blocks (of one agent) only
+  /// take part in barriers and count the launch.
   int program = 0;
   int batchShift = 0;
   int plan = -1; ///< the communicator's number of the plan, for reports

@@ -9,11 +9,19 @@ struct Launch : LaunchHead {
   BufferView buffers[CCL_BUFFERS > 0 ? CCL_BUFFERS : 1];
 };
 
-/// How an operand's data lie, and how one sees that they are there.
-enum Wire { memory, simple, ll, ll128 };
+/// How an operand's data lie, and how one sees that they are there. Bits: see CCL_WIRES. That of a
+/// channel's protocol p is 1 << p.
+enum Wire : int { memory = 0, simple = 1, ll = 2, ll128 = 4 };
+constexpr int wires = CCL_WIRES;
 
-/// Ends that a block keeps in shared memory while it runs; more stay where they are.
-constexpr int sharedEnds = 64;
+/// Threads that see to channels and operands: some of the first warp, so that they need no
+/// barrier of the block among each other.
+constexpr int lanes = threads < 32 ? threads : 32;
+
+/// A block keeps the ends of its program in shared memory while it runs; too many stay where they
+/// are.
+constexpr bool copied = CCL_ENDS <= 256;
+constexpr int sharedEnds = copied && CCL_ENDS > 0 ? CCL_ENDS : 1;
 
 /// What one operand is while elements are moved.
 struct Stream {
@@ -22,17 +30,18 @@ struct Stream {
   i64 length; ///< elements, if a row of shards tells, else -1
   bool own;   ///< row of this rank
   int peer;   ///< of a channel
+  int wire;
 };
 
 /// The same for all threads.
 struct BlockState {
   const Launch *launch;
-  bool copied; ///< the ends are in `copies`
-  i64 me, batch, epoch;
-  int instance, agent;
+  Where here;
+  /// Of the transfer at hand: sources, then destinations. `buffer` of a channel is its wire.
+  Operand operands[CCL_OPERANDS > 0 ? CCL_OPERANDS : 1];
   Stream streams[CCL_OPERANDS > 0 ? CCL_OPERANDS : 1];
   ChannelEnd copies[sharedEnds];
-  u8 used[sharedEnds];
+  ChannelEnd *homes[sharedEnds];
   int last;
 };
 __shared__ BlockState state;
@@ -47,21 +56,24 @@ struct Channel {
 };
 
 /// End e of this instance.
-__device__ __forceinline__ ChannelEnd *const &sharedEnd(int e) {
-  return state.launch->ends[i64(state.instance) * state.launch->numEnds + e];
+__device__ __forceinline__ ChannelEnd *homeOf(int e) {
+  return state.launch->ends[i64(state.here.instance) * state.launch->numEnds + e];
 }
 __device__ __forceinline__ ChannelEnd &endAt(int e) {
-  return state.copied ? state.copies[e] : *sharedEnd(e);
+  if constexpr (copied)
+    return state.copies[e];
+  else
+    return *homeOf(e);
 }
 
-__device__ __forceinline__ Channel channel(int family, i64 peer) {
-  return {state.launch->endOf[i64(family) * state.launch->ranks + peer]};
+__device__ __forceinline__ Channel channel(int family, int peer) {
+  return {state.launch->endOf[family * state.launch->ranks + peer]};
 }
-/// A slot of it.
-__device__ __forceinline__ Operand slot(Channel c) { return {-2, 0, c.end}; }
-/// A chunk of this rank's buffer `b`, and of another rank's.
-__device__ __forceinline__ Operand at(int b, i64 chunk) { return {-1, b, chunk}; }
-__device__ __forceinline__ Operand at(int b, i64 chunk, i64 rank) { return {int(rank), b, chunk}; }
+/// Of a side of a transfer: a slot of a channel, a chunk of this rank's buffer `b`, or of another
+/// rank's.
+__device__ __forceinline__ Operand slot(Channel c, Wire wire) { return {-2, wire, c.end}; }
+__device__ __forceinline__ Operand at(int b, int chunk) { return {-1, b, chunk}; }
+__device__ __forceinline__ Operand at(int b, int chunk, int rank) { return {rank, b, chunk}; }
 
 /// a mod m, never negative; quotients rounded down and up. m and b are positive.
 __device__ __forceinline__ int mod(int a, int m) {

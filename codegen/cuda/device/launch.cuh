@@ -28,123 +28,118 @@ __device__ __forceinline__ void divideAll(void *to, const void *from, i64 n, i64
 // Beginning and end
 //===----------------------------------------------------------------------===//
 
-/// The k-th meeting of all ranks at a barrier: `words` are this rank's at the others.
-__device__ __noinline__ void tellPeers(u64 *const *words, u64 k) {
-  const Launch &launch = *state.launch;
-#pragma unroll 1
-  for (int p = threadIndex(); p < launch.ranks; p += threads)
-    if (p != state.me)
-      storeRelease(words[p], k);
-}
-__device__ __noinline__ bool hearPeers(const u64 *words, u64 k, i64 barrier) {
-  const Launch &launch = *state.launch;
+/// The k-th meeting of all ranks at a barrier: `peersWords` are this rank's at the others, which it
+/// writes if it `tells`, `words` those of the others here. Whether it failed.
+__device__ __noinline__ bool meetPeers(bool tells, u64 *const *peersWords, const u64 *words, u64 k,
+                                       int barrier) {
   bool fails = false;
+  const int ranks = state.launch->ranks;
+  if (tells)
 #pragma unroll 1
-  for (int p = threadIndex(); p < launch.ranks; p += threads)
-    if (p != state.me)
-      fails |= !waitFor(words + 16 * i64(p), k, 0, {barrier, p, false, 0});
+    for (int p = threadIndex(); p < ranks; p += threads)
+      if (p != state.here.rank)
+        storeRelease(peersWords[p], k);
+#pragma unroll 1
+  for (int p = threadIndex(); p < ranks; p += threads)
+    if (p != state.here.rank)
+      fails |= !waitFor(words + 16 * i64(p), k, 0, barrier, p, false, 0);
   return syncAny(fails);
+}
+
+/// The ends of this instance to `state`.
+__device__ __forceinline__ void copyEnds(const Launch &launch) {
+  constexpr int words = sizeof(ChannelEnd) / 8;
+  static_assert(sizeof(ChannelEnd) % 8 == 0);
+#pragma unroll 1
+  for (int i = threadIndex(); i < launch.numEnds * words; i += threads) {
+    const int e = i / words, w = i % words;
+    ChannelEnd *home = homeOf(e);
+    if (w == 0)
+      state.homes[e] = home;
+    reinterpret_cast<u64 *>(state.copies)[i] = reinterpret_cast<const u64 *>(home)[w];
+  }
 }
 
 /// Whether this block has something to do. Peers' buffers may be touched when it returns. A grid
 /// is that of `one` rank, or that of `all`.
-__device__ __noinline__ bool begin(Block &b, const Launch &one, const Launch *all,
-                                   int blocksPerRank) {
-  int block = blockIndex();
+__device__ __forceinline__ bool begin(Block &b, const Launch &one, const Launch *all,
+                                      int blocksPerRank) {
+  u32 block = u32(blockIndex());
+  const Launch *mine = &one;
   if (all) {
-    all += block / blocksPerRank;
-    block %= blocksPerRank;
+    mine = all + block / u32(blocksPerRank);
+    block %= u32(blocksPerRank);
   }
-  const Launch &launch = all ? *all : one;
-  if (block >= launch.instances * launch.agents)
+  const Launch &launch = *mine;
+  if (block >= u32(launch.instances * launch.agents))
     return false;
   if (threadIndex() == 0) {
     state.launch = &launch;
-    state.me = launch.me;
-    state.instance = block / launch.agents;
-    state.agent = block % launch.agents;
-    state.batch = state.instance;
-    state.epoch = i64(loadAcquire(&launch.sync->launches));
+    const int instance = int(CCL_AGENTS > 1 ? block / u32(launch.agents) : block);
+    state.here = {int(launch.me), int(block) - instance * launch.agents,    instance,
+                  launch.plan,    i64(loadAcquire(&launch.sync->launches)), instance};
   }
   syncBlock();
-  const bool copied = launch.numEnds <= sharedEnds;
-  if (copied)
-#pragma unroll 1
-    for (int e = threadIndex(); e < launch.numEnds; e += threads) {
-      state.copies[e] = *sharedEnd(e);
-      state.used[e] = 0;
-    }
-  if (threadIndex() == 0)
-    state.copied = copied;
+  if constexpr (copied)
+    copyEnds(launch);
   b.failed = false;
-  if constexpr ((CCL_BARRIERS & entryBarrier) != 0) {
-    if (block == 0)
-      tellPeers(launch.sync->peersEntered, u64(state.epoch) + 1);
-    b.failed = hearPeers(launch.sync->entered, u64(state.epoch) + 1, -1);
-  }
+  if constexpr ((CCL_BARRIERS & entryBarrier) != 0)
+    b.failed = meetPeers(block == 0, launch.sync->peersEntered, launch.sync->entered,
+                         u64(state.here.launch) + 1, -1);
   syncBlock();
   return true;
 }
 
-/// By one thread: all agents of an instance have come; if `all`, those of every rank.
-__device__ __noinline__ bool meetAgents(bool all) {
+/// By one thread: all agents of an instance have come; if `all`, those of every rank. Whether
+/// that came.
+__device__ __forceinline__ bool meetAgents(bool all) {
   const Launch &launch = *state.launch;
   RankSync &sync = *launch.sync;
-  u64 *generation = sync.generation + 16 * state.instance;
+  u64 *generation = sync.generation + 16 * state.here.instance;
   const u64 old = loadAcquire(generation);
-  if (addAcqRel(sync.joined + 32 * state.instance, 1) + 1 != u32(launch.agents))
-    return waitFor(generation, old + 1, 0, {-2, int(state.me), false, 0});
+  if (CCL_AGENTS > 1 &&
+      addAcqRel(sync.joined + 32 * state.here.instance, 1) + 1 != u32(launch.agents))
+    return waitFor(generation, old + 1, 0, -2, state.here.rank, false, 0);
   if (all) {
-    const u64 turn = ++sync.turn[16 * state.instance];
-    const i64 row = i64(state.instance) * launch.ranks;
+    const u64 turn = ++sync.turn[16 * state.here.instance];
+    const i64 row = i64(state.here.instance) * launch.ranks;
 #pragma unroll 1
     for (int p = 0; p < launch.ranks; ++p)
-      if (p != state.me)
+      if (p != state.here.rank)
         storeRelease(sync.peersTurns[row + p], turn);
 #pragma unroll 1
     for (int p = 0; p < launch.ranks; ++p)
-      if (p != state.me && !waitFor(sync.turns + 16 * (row + p), turn, 0, {-2, p, false, 0}))
+      if (p != state.here.rank && !waitFor(sync.turns + 16 * (row + p), turn, 0, -2, p, false, 0))
         return false;
   }
-  storeRelaxed(sync.joined + 32 * state.instance, 0);
+  if (CCL_AGENTS > 1)
+    storeRelaxed(sync.joined + 32 * state.here.instance, 0);
   storeRelease(generation, old + 1);
   return true;
 }
 
 /// Whether there is a micro-batch more for this instance. Its agents wait for each other first,
 /// and where the proof asks for it for those of all ranks.
-__device__ __noinline__ bool nextBatch(Block &b) {
+__device__ __forceinline__ bool nextBatch(Block &b) {
   const Launch &launch = *state.launch;
   constexpr bool all = CCL_BARRIERS & batchBarrier;
-  const bool more = state.batch + launch.instances < launch.microBatches && !b.failed;
+  const bool more = state.here.microBatch + launch.instances < launch.microBatches && !b.failed;
+  bool fails = b.failed;
   syncBlock();
-  if (threadIndex() == 0)
-    state.batch += launch.instances;
-  if constexpr (all || CCL_AGENTS > 1) {
-    bool fails = false;
-    if (more && threadIndex() == 0)
-      fails = !meetAgents(all);
-    b.failed |= syncAny(fails);
-  } else {
-    syncBlock();
+  if (threadIndex() == 0) {
+    state.here.microBatch += launch.instances;
+    if constexpr (all || CCL_AGENTS > 1)
+      fails = more && !meetAgents(all);
   }
+  b.failed |= syncAny(fails);
   return more && !b.failed;
 }
 
 /// What has been done is there for the next launch. The last block of a rank waits for the peers
 /// that may still touch its memory, if the proof asks for that.
-__device__ __noinline__ void end(Block &b) {
+__device__ __forceinline__ void end(Block &b) {
   const Launch &launch = *state.launch;
   RankSync &sync = *launch.sync;
-  syncBlock();
-  if (state.copied)
-#pragma unroll 1
-    for (int e = threadIndex(); e < launch.numEnds; e += threads)
-      if (state.used[e]) {
-        ChannelEnd &end = *sharedEnd(e);
-        end.next = state.copies[e].next;
-        end.slot = state.copies[e].slot;
-      }
   syncBlock();
   if (threadIndex() == 0)
     state.last = addAcqRel(&sync.blocksDone, 1) + 1 == u32(launch.instances * launch.agents);
@@ -152,13 +147,11 @@ __device__ __noinline__ void end(Block &b) {
   if (!state.last)
     return;
   if constexpr ((CCL_BARRIERS & exitBarrier) != 0)
-    if (!b.failed) {
-      tellPeers(sync.peersExited, u64(state.epoch) + 1);
-      hearPeers(sync.exited, u64(state.epoch) + 1, -3);
-    }
+    if (!b.failed)
+      meetPeers(true, sync.peersExited, sync.exited, u64(state.here.launch) + 1, -3);
   if (threadIndex() == 0) {
     storeRelaxed(&sync.blocksDone, 0);
-    storeRelease(&sync.launches, u64(state.epoch) + 1);
+    storeRelease(&sync.launches, u64(state.here.launch) + 1);
   }
 }
 

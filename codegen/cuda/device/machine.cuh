@@ -12,6 +12,19 @@ using u32 = unsigned;
 using u16 = unsigned short;
 using u8 = unsigned char;
 
+template <bool first, typename A, typename B>
+struct Choice {
+  using Type = A;
+};
+template <typename A, typename B>
+struct Choice<false, A, B> {
+  using Type = B;
+};
+
+struct alignas(16) Vector {
+  u64 words[2];
+};
+
 #ifndef CCL_SHIM
 __device__ __forceinline__ int threadIndex() { return int(threadIdx.x); }
 __device__ __forceinline__ int blockIndex() { return int(blockIdx.x); }
@@ -19,6 +32,9 @@ __device__ __forceinline__ int blockCount() { return int(gridDim.x); }
 __device__ __forceinline__ void syncBlock() { __syncthreads(); }
 /// The same; whether `mine` holds for any thread.
 __device__ __forceinline__ bool syncAny(bool mine) { return __syncthreads_or(mine) != 0; }
+
+/// Of the threads of a warp that get here.
+__device__ __forceinline__ void syncWarp() { __syncwarp(); }
 
 __device__ __forceinline__ u64 loadAcquire(const u64 *p) {
   u64 value;
@@ -61,6 +77,28 @@ __device__ __forceinline__ u64 nanoseconds() {
 __device__ __forceinline__ void relax() {}
 __device__ __forceinline__ void relaxLong() { asm volatile("nanosleep.u32 200;"); }
 
+// What operands are is not known to be in global memory from how it is found.
+__device__ __forceinline__ Vector loadGlobal(const Vector *p) {
+  Vector x;
+  asm volatile("ld.global.v2.u64 {%0, %1}, [%2];"
+               : "=l"(x.words[0]), "=l"(x.words[1])
+               : "l"(p)
+               : "memory");
+  return x;
+}
+__device__ __forceinline__ void storeGlobal(Vector *p, const Vector &x) {
+  asm volatile("st.global.v2.u64 [%0], {%1, %2};" ::"l"(p), "l"(x.words[0]), "l"(x.words[1])
+               : "memory");
+}
+template <typename T>
+__device__ __forceinline__ T loadGlobal(const T *p) {
+  return *p;
+}
+template <typename T>
+__device__ __forceinline__ void storeGlobal(T *p, T x) {
+  *p = x;
+}
+
 // A line of `ll`: two halves of a word, each with the flag; written and read in one piece.
 __device__ __forceinline__ void storeLine(char *p, u64 word, u32 flag) {
   asm volatile("st.volatile.global.v4.u32 [%0], {%1, %2, %3, %2};" ::"l"(p), "r"(u32(word)),
@@ -87,6 +125,15 @@ __device__ __forceinline__ bool loadWord(const char *line, int lane, u64 flag, u
 }
 __device__ __forceinline__ bool allOfWarp(bool mine) { return __all_sync(0xffffffffu, mine); }
 #define CCL_EXPORT(kernel)
+#else
+template <typename T>
+inline T loadGlobal(const T *p) {
+  return *p;
+}
+template <typename T>
+inline void storeGlobal(T *p, const T &x) {
+  *p = x;
+}
 #endif
 
 constexpr int threads = CCL_THREADS;

@@ -53,6 +53,7 @@ inline int blockIndex() { return int(currentBlock); }
 inline int blockCount() { return int(currentBlocks); }
 inline void syncBlock() {}
 inline bool syncAny(bool mine) { return mine; }
+inline void syncWarp() {}
 inline bool allOfWarp(bool mine) { return mine; }
 
 inline unsigned long long loadAcquire(const unsigned long long *p) {

@@ -1,145 +1,110 @@
-//===- transfer.cuh - Transfers, of programs and of tables -------------------===//
+//===- transfer.cuh - Transfers, of programs and of tables --------------------===//
 #pragma once
 
 #include "units.cuh"
 
 namespace ccl::cuda {
 
-/// The operands of a transfer that a thread takes care of: thread i has operand i.
-#ifndef CCL_SHIM
-struct Share {
-  Wire wire = memory;
-  Operand operand;
+/// What a transfer is, besides its operands.
+struct Shape {
+  int sources, operands, kind;
+};
+/// Bits of a kind. In all of memory and `simple`: none.
+enum Kind : int {
+  flagged = 1,  ///< flags in the data of some operand
+  inLines = 2,  ///< of some in those of ll128
+  sendsAll = 4, ///< and of a destination: all that a slot of a chunk has
+};
 
-  template <typename F>
-  __device__ __forceinline__ void each(int operands, F use) const {
-    if (threadIndex() < operands)
-      use(threadIndex(), wire, operand);
-  }
-  __device__ __forceinline__ void take(int i, Wire w, const Operand &o) {
-    if (threadIndex() == i) {
-      wire = w;
-      operand = o;
+/// Of n elements. Whether all data came.
+__device__ __forceinline__ bool movePiece(int instruction, i64 n, const Together &together,
+                                          const Shape &shape) {
+  if constexpr ((wires & ~simple) != 0)
+    if (shape.kind & flagged) {
+      const i64 sent = shape.kind & sendsAll ? state.launch->stride : n;
+      if constexpr ((wires & ll128) != 0)
+        if (shape.kind & inLines)
+          return moveFlagged<true, CCL_SOURCES>(instruction, n, sent, shape.sources,
+                                                shape.operands);
+      if constexpr ((wires & ~(simple | ll128)) != 0)
+        return moveFlagged<false, CCL_SOURCES>(instruction, n, sent, shape.sources, shape.operands);
     }
-  }
-};
-#else
-struct Share { // the only thread has all
-  Wire wires[CCL_OPERANDS];
-  Operand all[CCL_OPERANDS];
+  if (together.moves)
+    moveMemory(n, together.aligned, shape.sources, shape.operands);
+  return true;
+}
 
-  template <typename F>
-  void each(int operands, F use) const {
-    for (int i = 0; i < operands; ++i)
-      use(i, wires[i], all[i]);
-  }
-  void take(int i, Wire w, const Operand &o) {
-    wires[i] = w;
-    all[i] = o;
-  }
-};
-#endif
-
-/// Whether the transfer failed.
-template <typename Sources, typename Destinations>
-__device__ __noinline__ bool transferAs(i64 instruction, i64 count, int operands, Share share) {
-  constexpr int S = Sources::size, D = Destinations::size;
-  bool fails = false;
-  share.each(operands, [&](int i, Wire wire, const Operand &operand) {
-    fails |= prepare(instruction, i, wire, i >= S, operand);
-  });
-  if (syncAny(fails))
+/// Of the operands in `state`, by whose first threads they have been put there. Whether it
+/// failed, or everything did before.
+__device__ __noinline__ bool transferOperands(bool fails, int instruction, int count, int sources,
+                                              int operands, int kind) {
+  if (fails)
     return true;
-  // Equal strides on all sides: adjacent chunks are one piece. With flags each has lines of its
-  // own, as those that take it apart expect.
-  constexpr bool flagged = Sources::flagged || Destinations::flagged;
-  const i64 stride = state.launch->stride;
-  i64 n = lengthOf(operands, -1);
-  const bool rows = n >= 0;
-  const i64 pieces = rows || flagged ? count : 1;
-  if (!rows)
-    n = flagged ? stride : count * stride;
+  syncWarp();
+  int pieces = count;
 #pragma unroll 1
-  for (i64 j = 0;;) {
-    if constexpr (flagged) {
-      fails = moveUnits<Sources, Destinations>(instruction, n, Destinations::flagged ? stride : n);
-    } else {
-      if constexpr (S > mostHeld || D > mostHeld)
-        moveMany<S>(n, operands - S);
-      else
-        moveMemory<S, D>(n, operands - S);
-    }
+  for (int j = 0; j < pieces; ++j) {
+    eachOperand(sources, operands, [&](int i, const Operand &operand, bool to) {
+      if (j == 0)
+        fails |= !awaitOperand(instruction, operand, to);
+      state.streams[i] = locate(operand, j);
+    });
     if (syncAny(fails))
       return true;
-    if (++j == pieces)
-      break;
-    share.each(operands, [&](int i, Wire wire, const Operand &operand) {
-      state.streams[i] = locate(wire, operand, j);
-    });
-    syncBlock();
-    if (rows)
-      n = lengthOf(operands, 0);
+    const i64 stride = state.launch->stride;
+    const Together together = lookAtAll(sources, operands);
+    i64 n = together.length;
+    if (n < 0) {
+      // Equal strides on all sides: adjacent chunks are one piece. With flags each has lines of
+      // its own, as those that take it apart expect.
+      n = kind & flagged ? stride : i64(count) * stride;
+      pieces = kind & flagged ? count : 1;
+    }
+    fails = !movePiece(instruction, n, together, {sources, operands, kind});
+    if (j + 1 < pieces)
+      syncBlock();
   }
-  share.each(operands,
-             [&](int i, Wire wire, const Operand &operand) { publish(wire, i >= S, operand); });
-  syncBlock(); // another thread may use the channel next
+  if (syncAny(fails))
+    return true;
+  eachOperand(sources, operands, [&](int, const Operand &operand, bool to) {
+    if (operand.peer == -2)
+      advance(operand.chunk, operand.buffer == simple || !to);
+  });
+  syncWarp(); // another of its threads may use the channel next
   return false;
 }
 
-/// Sides without flags differ by the number of their operands only, and destinations may be
-/// fewer than their code has: one function does for many.
-template <int n>
-struct Unflagged {
-  static constexpr int size = n;
-  static constexpr bool any128 = false, flagged = false;
-};
-__device__ constexpr int roundedUp(int n) { return n <= 2 ? 2 : n <= mostHeld ? mostHeld : 0x7fff; }
-template <typename Sources, typename Destinations>
-__device__ __forceinline__ bool transferOf(i64 instruction, i64 count, const Share &share) {
-  constexpr int S = Sources::size, D = Destinations::size;
-  static_assert(S + D <= CCL_OPERANDS);
-  if constexpr (Sources::flagged || Destinations::flagged)
-    return transferAs<Sources, Destinations>(instruction, count, S + D, share);
-  else
-    return transferAs<Unflagged<S>, Unflagged<roundedUp(D)>>(instruction, count, S + D, share);
-}
-
-/// Every destination becomes the combination of all sources, `count` adjacent chunks.
-template <typename Sources, typename Destinations>
-__device__ __forceinline__ void transfer(Block &b, i64 instruction, i64 count,
-                                         const Operand (&from)[Sources::size],
-                                         const Operand (&to)[Destinations::size]) {
-  if (b.failed)
-    return;
-  constexpr int S = Sources::size, D = Destinations::size;
-  Share share;
-#pragma unroll
-  for (int i = 0; i < S + D; ++i)
-    share.take(i, i < S ? Sources::at(i) : Destinations::at(i - S), i < S ? from[i] : to[i - S]);
-  b.failed = transferOf<Sources, Destinations>(instruction, count, share);
+/// Every destination becomes the combination of all sources, `count` adjacent chunks. Operands are
+/// so many sources, then the destinations.
+template <int sources, int kind = 0, typename... O>
+__device__ __forceinline__ void transfer(Block &b, int instruction, int count,
+                                         const O &...operands) {
+  static_assert(sizeof...(O) <= CCL_OPERANDS);
+  if (threadIndex() == 0) {
+    Operand *next = state.operands;
+    ((*next++ = operands), ...);
+  }
+  b.failed = transferOperands(b.failed, instruction, count, sources, int(sizeof...(O)), kind);
 }
 
 //===----------------------------------------------------------------------===//
 // Tables
 //===----------------------------------------------------------------------===//
 
-template <typename Sources, typename Destinations>
-__device__ __forceinline__ void tableTransfer(Block &b, i64 number,
-                                              const TableInstruction &instruction) {
-  constexpr int S = Sources::size, D = Destinations::size;
-  Share share;
-#pragma unroll 1
-  for (int i = threadIndex(); i < S + D; i += threads) {
-    Operand operand = state.launch->tables.operands[instruction.operands + i];
+/// Operands of tables name the wire of a channel as those of programs do.
+__device__ __forceinline__ void
+tableTransfer(Block &b, int number, const TableInstruction &instruction, const Shape &shape) {
+  eachOperand(shape.sources, shape.operands, [&](int i, Operand &operand, bool) {
+    operand = state.launch->tables.operands[instruction.operands + i];
     if (operand.peer == -2)
       operand.chunk = state.launch->endOf[operand.chunk];
-    share.take(i, i < S ? Sources::at(i) : Destinations::at(i - S), operand);
-  }
-  b.failed = transferOf<Sources, Destinations>(number, instruction.count, share);
+  });
+  b.failed = transferOperands(b.failed, number, instruction.count, shape.sources, shape.operands,
+                              shape.kind);
 }
 
 /// A signal or a wait.
-__device__ __forceinline__ void tableSignal(Block &b, i64 number,
+__device__ __forceinline__ void tableSignal(Block &b, int number,
                                             const TableInstruction &instruction) {
   const Operand &operand = state.launch->tables.operands[instruction.operands];
   const Channel channel{state.launch->endOf[operand.chunk]};
@@ -147,6 +112,21 @@ __device__ __forceinline__ void tableSignal(Block &b, i64 number,
     signal(b, number, channel);
   else
     wait(b, number, channel);
+}
+
+/// All instructions of this agent.
+__device__ __noinline__ void runTable(Block &b, const Shape *shapes) {
+  const Tables &tables = state.launch->tables;
+  const TableAgent agent = tables.agents[state.here.agent];
+#pragma unroll 1
+  for (i64 i = agent.begin; i < agent.end && !b.failed; ++i) {
+    const TableInstruction instruction = tables.instructions[i];
+    const int number = int(i - agent.begin);
+    if (instruction.pattern < 0)
+      tableSignal(b, number, instruction);
+    else
+      tableTransfer(b, number, instruction, shapes[instruction.pattern]);
+  }
 }
 
 } // namespace ccl::cuda

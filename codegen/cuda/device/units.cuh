@@ -1,121 +1,162 @@
-//===- units.cuh - Data with flags between them ------------------------------===//
+//===- units.cuh - Data with flags between them -------------------------------===//
 #pragma once
 
 #include "move.cuh"
 
 namespace ccl::cuda {
 
-/// Eight bytes of a row of `n` elements, as many as there are.
-__device__ __forceinline__ u64 loadElements(const char *data, i64 unit, i64 n) {
+/// As many elements of eight bytes as there are: of a row of `n`, or not aligned.
+__device__ __noinline__ u64 loadPart(const char *data, i64 unit, i64 n) {
   constexpr int perUnit = 8 / elementBytes;
-  const char *p = data + 8 * unit;
-  if (u64(p) % 8 == 0 && (unit + 1) * perUnit <= n)
-    return *reinterpret_cast<const u64 *>(p);
   u64 word = 0;
 #pragma unroll 1
   for (int i = 0; i < perUnit && unit * perUnit + i < n; ++i)
-    word |= u64(reinterpret_cast<const Bits<elementBytes> *>(p)[i]) << (8 * elementBytes * i);
+    word |= u64(reinterpret_cast<const Bits<elementBytes> *>(data + 8 * unit)[i])
+            << (8 * elementBytes * i);
   return word;
 }
-__device__ __forceinline__ void storeElements(char *data, i64 unit, i64 n, u64 word) {
+__device__ __noinline__ void storePart(char *data, i64 unit, i64 n, u64 word) {
   constexpr int perUnit = 8 / elementBytes;
-  char *p = data + 8 * unit;
-  if (u64(p) % 8 == 0 && (unit + 1) * perUnit <= n) {
-    *reinterpret_cast<u64 *>(p) = word;
-    return;
-  }
 #pragma unroll 1
   for (int i = 0; i < perUnit && unit * perUnit + i < n; ++i)
-    reinterpret_cast<Bits<elementBytes> *>(p)[i] =
+    reinterpret_cast<Bits<elementBytes> *>(data + 8 * unit)[i] =
         Bits<elementBytes>(word >> (8 * elementBytes * i));
 }
-
-/// Unit `unit` (eight bytes) of operand s, for lane `lane` of an ll128 line. Whether it was there.
-__device__ __forceinline__ bool loadUnit(Wire wire, const Stream &from, i64 unit, i64 n,
-                                         bool exists, i64 line, int lane, u64 &word) {
-  if (wire == ll128)
-    return loadWord(from.data + 128 * line, lane, from.flag, word);
-  if (!exists)
-    return true;
-  if (wire == ll)
-    return loadLine(from.data + 16 * unit, u32(from.flag), word);
-  word = loadElements(from.data, unit, n);
-  return true;
-}
-__device__ __forceinline__ void storeUnit(Wire wire, const Stream &to, i64 unit, i64 n, bool exists,
-                                          i64 line, int lane, u64 word) {
-  if (wire == ll128)
-    storeWord(to.data + 128 * line, lane, lane == 15 ? to.flag : word);
-  else if (!exists)
-    return;
-  else if (wire == ll)
-    storeLine(to.data + 16 * unit, word, u32(to.flag));
-  else
-    storeElements(to.data, unit, n, word);
+__device__ __forceinline__ bool isWhole(const char *data, i64 unit, i64 n) {
+  return u64(data) % 8 == 0 && (unit + 1) * (8 / elementBytes) <= n;
 }
 
-template <Wire... w>
-struct Wires {
-  static constexpr int size = sizeof...(w);
-  static __device__ __forceinline__ constexpr Wire at(int i) {
-    const Wire all[] = {w...};
-    return all[i];
-  }
-  static constexpr bool any128 = ((w == ll128) || ...);
-  static constexpr bool flagged = ((w == ll || w == ll128) || ...);
+/// Where a thread is in rows of `n` elements: unit `unit` (eight bytes), and for lines of ll128
+/// lane `lane` of line `line`.
+struct Place {
+  i64 unit, line, n;
+  int lane;
+  bool exists;
 };
 
+/// The unit of a source, and whether it was there.
+template <bool lines>
+__device__ __forceinline__ bool loadUnit(const Stream &from, const Place &place, u64 &word) {
+  if constexpr (lines)
+    if (from.wire == ll128)
+      return loadWord(from.data + 128 * place.line, place.lane, from.flag, word);
+  if (!place.exists)
+    return true;
+  if constexpr ((wires & ll) != 0)
+    if (from.wire == ll)
+      return loadLine(from.data + 16 * place.unit, u32(from.flag), word);
+  word = isWhole(from.data, place.unit, place.n)
+             ? reinterpret_cast<const u64 *>(from.data)[place.unit]
+             : loadPart(from.data, place.unit, place.n);
+  return true;
+}
+template <bool lines>
+__device__ __forceinline__ void storeUnit(const Stream &to, const Place &place, u64 word) {
+  if constexpr (lines)
+    if (to.wire == ll128)
+      return storeWord(to.data + 128 * place.line, place.lane, place.lane == 15 ? to.flag : word);
+  if (!place.exists)
+    return;
+  if constexpr ((wires & ll) != 0)
+    if (to.wire == ll)
+      return storeLine(to.data + 16 * place.unit, word, u32(to.flag));
+  if (isWhole(to.data, place.unit, place.n))
+    reinterpret_cast<u64 *>(to.data)[place.unit] = word;
+  else
+    storePart(to.data, place.unit, place.n, word);
+}
+
+/// Of sources [first, first + G) that there are: until all units are there. Whether that came.
+template <bool lines, int G>
+__device__ __forceinline__ bool awaitUnits(u64 (&words)[G], int first, int sources,
+                                           const Place &place, int instruction) {
+  u64 began = 0;
+#pragma unroll 1
+  for (int polls = 0;;) {
+    int missing = -1;
+#pragma unroll
+    for (int s = 0; s < G; ++s) {
+      words[s] = 0;
+      if ((s == 0 || first + s < sources) &&
+          !loadUnit<lines>(state.streams[first + s], place, words[s]))
+        missing = first + s;
+    }
+    if (lines ? allOfWarp(missing < 0) : missing < 0)
+      return true;
+    relax();
+    if (++polls < pollsBetweenLooks)
+      continue;
+    polls = 0;
+    const Stream &awaited = state.streams[missing < 0 ? first : missing];
+    began = look(began, instruction, awaited.peer, false, 1, awaited.flag, 0);
+    if (!(lines ? allOfWarp(began != 0) : began != 0))
+      return false;
+  }
+}
+
+/// More sources are waited for in groups of so many.
+constexpr int mostAtOnce = 8;
+
 /// With flags in the data on some side: words of eight bytes, each when it is there. `sent`
-/// elements of a slot get flags, for who takes all that a slot of a chunk has. Whether some data
-/// never came.
-template <typename Sources, typename Destinations>
-__device__ __forceinline__ bool moveUnits(i64 instruction, i64 n, i64 sent) {
-  constexpr int S = Sources::size, D = Destinations::size;
-  constexpr bool lines = Sources::any128 || Destinations::any128;
+/// elements of a slot get flags, for who takes all that a slot of a chunk has. At most G sources
+/// are waited for at once. Whether all data came.
+template <bool lines, int G>
+__device__ __forceinline__ bool moveUnits(int instruction, i64 n, i64 sent, int sources,
+                                          int operands) {
   const i64 units = (sent * elementBytes + 7) / 8;
   // Lanes of ll128 go through a line together, 15 words and the flag, whole warps at a time.
-  const i64 end = lines ? ((units + 14) / 15 * 16 + 31) / 32 * 32 : units;
+  const i64 end = lines ? (i64(u64(units + 14) / 15) * 16 + 31) / 32 * 32 : units;
 #pragma unroll 1
   for (i64 i = threadIndex(); i < end; i += threads) {
-    const int lane = int(i % 16);
-    const bool inLine = !lines || i / 16 * 15 < units;
-    // Lanes behind the last line do what those of the first one do, without effect.
-    const i64 line = inLine ? i / 16 : 0, unit = lines ? line * 15 + lane : i;
-    const bool exists = unit < units && (!lines || lane < 15);
-    u64 words[S], began = 0;
-#pragma unroll 1
-    for (int polls = 0;;) {
-      bool there = true;
-#pragma unroll
-      for (int s = 0; s < S; ++s) {
-        words[s] = 0;
-        there &= loadUnit(Sources::at(s), state.streams[s], unit, n, exists, line, lane, words[s]);
-      }
-      if (lines ? allOfWarp(there) : there)
-        break;
-      relax();
-      if (++polls < pollsBetweenLooks)
-        continue;
-      polls = 0;
-      int awaited = 0;
-#pragma unroll
-      for (int s = 1; s < S; ++s)
-        if (Sources::at(s) == ll || Sources::at(s) == ll128)
-          awaited = s;
-      const bool goesOn = look(began, {instruction, state.streams[awaited].peer, false, 1},
-                               state.streams[awaited].flag, 0);
-      if (!(lines ? allOfWarp(goesOn) : goesOn))
-        return true;
+    Place place{i, 0, n, int(i % 16), i < units};
+    bool inLine = true;
+    if constexpr (lines) {
+      // Lanes behind the last line do what those of the first one do, without effect.
+      inLine = i / 16 * 15 < units;
+      place.line = inLine ? i / 16 : 0;
+      place.unit = place.line * 15 + place.lane;
+      place.exists = place.unit < units && place.lane < 15;
     }
+    u64 words[G];
+    if (!awaitUnits<lines>(words, 0, sources, place, instruction))
+      return false;
+    if constexpr (combines<R> && G > 1)
+      if (sources > 1) {
+        Combination<u64> sum;
+        sum.start(words[0]);
+#pragma unroll 1
+        for (int first = 0;;) {
+#pragma unroll
+          for (int s = 0; s < G; ++s)
+            if ((s > 0 || first > 0) && first + s < sources)
+              sum.add(words[s]);
+          first += G;
+          if (G < mostAtOnce || first >= sources)
+            break;
+          if (!awaitUnits<lines>(words, first, sources, place, instruction))
+            return false;
+        }
+        words[0] = sum.result();
+      }
     if (!inLine)
       continue;
-    const u64 result = combineBits<u64, S>(words);
-#pragma unroll
-    for (int d = 0; d < D; ++d)
-      if (S > 1 || state.streams[S + d].data != state.streams[0].data)
-        storeUnit(Destinations::at(d), state.streams[S + d], unit, n, exists, line, lane, result);
+#pragma unroll 1
+    for (int d = sources; d < operands; ++d)
+      if (sources > 1 || state.streams[d].data != state.streams[0].data)
+        storeUnit<lines>(state.streams[d], place, words[0]);
   }
-  return false;
+  return true;
+}
+
+/// The code for as many sources as there are.
+template <bool lines, int... G>
+__device__ __forceinline__ bool moveFlagged(int instruction, i64 n, i64 sent, int sources,
+                                            int operands) {
+  const int group = smaller(sources, mostAtOnce);
+  bool came = true;
+  ((group == G && (came = moveUnits<lines, G>(instruction, n, sent, sources, operands), true)) ||
+   ...);
+  return came;
 }
 
 } // namespace ccl::cuda

@@ -88,7 +88,7 @@ __device__ __forceinline__ bool awaitUnits(u64 (&words)[G], int first, int sourc
       continue;
     polls = 0;
     const Stream &awaited = state.streams[missing < 0 ? first : missing];
-    began = look(began, instruction, awaited.peer, false, 1, awaited.flag, 0);
+    began = look(began, instruction, awaited.peer, false, -1, awaited.flag, 0);
     if (!(lines ? allOfWarp(began != 0) : began != 0))
       return false;
   }

@@ -45,8 +45,9 @@ void runElements(const LargeOptions &options, Tally &tally) {
 }
 
 void runBytes(const LargeOptions &options, Tally &tally) {
-  // The results of both ranks, and something for the rest of the machine.
-  const int64_t needed = options.bytes + options.bytes / 4;
+  // The results of both ranks, on the stand-in their rows, and something for the rest of the
+  // machine.
+  const int64_t needed = options.bytes * (options.onShim ? 2 : 1) + options.bytes / 4;
   if (uint64_t available = availableMemory(); available < uint64_t(needed)) {
     ++tally.failures;
     say(fmt::format("failed: a buffer of {} needs {} of memory, {} are available (--bytes)",
@@ -54,16 +55,25 @@ void runBytes(const LargeOptions &options, Tally &tally) {
                     cli::formatBytes(double(available))));
     return;
   }
-  for (Collective collective : {Collective::Broadcast, Collective::AllGather})
+  for (Collective collective : {Collective::Broadcast, Collective::AllGather}) {
+    Unit unit{
+        {findGenerator(collective, ""), collective}, ElementType::I8, model::Reduction::None, 2};
+    if (options.onShim) {
+      unit.protocol = "simple"; // of data in peers' memory
+      runSparseOnShim(unit, options.bytes, options.timeout, tally);
+      unit.via = "staged";
+      for (const char *protocol : {"simple", "ll", "ll128"}) {
+        unit.protocol = protocol;
+        runSparseOnShim(unit, options.bytes, options.timeout, tally);
+      }
+      continue;
+    }
     for (Kind kind : options.kinds)
       for (const char *via : {"staged", "auto"}) {
-        Unit unit{{findGenerator(collective, ""), collective},
-                  ElementType::I8,
-                  model::Reduction::None,
-                  2,
-                  via};
+        unit.via = via;
         runSparse(unit, kind, options.bytes, options.timeout, tally);
       }
+  }
 }
 
 } // namespace
@@ -71,7 +81,8 @@ void runBytes(const LargeOptions &options, Tally &tally) {
 int runLarge(const LargeOptions &options) {
   const Clock::time_point start = Clock::now();
   const Shared<Tally> tally;
-  runElements(options, *tally);
+  if (!options.onShim)
+    runElements(options, *tally);
   if (options.bytes > 0)
     runBytes(options, *tally);
   say(fmt::format("{} programs, {} launches, {} wrong, {} failed, {:.0f} s", tally->programs.load(),

@@ -1,6 +1,7 @@
 //===- LargeSparse.cpp ----------------------------------------------------------------------===//
 #include "test/soak/LargeSparse.h"
 
+#include "runtime/cuda/CudaGroup.h"
 #include "test/soak/Dice.h"
 
 #include <fmt/format.h>
@@ -85,7 +86,29 @@ int64_t countWrong(const char *row, int64_t bytes, const std::vector<int64_t> &p
   return wrong + countNonZero(row + checked, bytes - checked);
 }
 
-/// What one rank does. Its input are the bytes [begin, end) of the row.
+/// What a rank has of the row when it begins: its input, the bytes [begin, end), is zero but for
+/// marks; the rest is what no result has.
+struct Input {
+  Input(const model::Contract &contract, int64_t rank, int64_t bytes)
+      : gathers(contract.collective == model::Collective::AllGather), bytes(bytes),
+        count(gathers ? bytes / contract.ranks : bytes), begin(gathers ? rank * count : 0),
+        end(gathers || rank == contract.root ? begin + count : begin) {}
+
+  /// `row` is zero.
+  void fill(char *row) const {
+    std::memset(row, 0x7b, size_t(begin));
+    std::memset(row + end, 0x7b, size_t(bytes - end));
+    for (int64_t place : marks(bytes))
+      if (place >= begin && place < end)
+        row[place] = markAt(place);
+  }
+  const char *in(const char *row) const { return gathers ? row + begin : row; }
+
+  bool gathers;
+  int64_t bytes, count, begin, end;
+};
+
+/// What one rank does.
 llvm::Error runRank(Member &member, const Compiled &program, int64_t bytes, Milliseconds timeout,
                     std::atomic<int64_t> &wrong, std::atomic<int64_t> &progress) {
   SparseRow memory(bytes);
@@ -94,34 +117,91 @@ llvm::Error runRank(Member &member, const Compiled &program, int64_t bytes, Mill
     member.abort("no address space");
     return makeFailure(Failure::Machine, "no address space");
   }
-  const model::Contract &contract = program.workload->contract();
-  const bool gathers = contract.collective == model::Collective::AllGather;
-  const int64_t count = gathers ? bytes / contract.ranks : bytes;
-  int64_t begin = gathers ? member.rank() * count : 0, end = begin + count;
-  if (!gathers && member.rank() != contract.root)
-    end = begin;
-  std::memset(row, 0x7b, size_t(begin));
-  std::memset(row + end, 0x7b, size_t(bytes - end));
-  const std::vector<int64_t> places = marks(bytes);
-  for (int64_t place : places)
-    if (place >= begin && place < end)
-      row[place] = markAt(place);
+  const Input input(program.workload->contract(), member.rank(), bytes);
+  input.fill(row);
   ++progress;
   LaunchArgs args;
-  args.in = gathers ? row + begin : row;
+  args.in = input.in(row);
   args.out = row;
-  args.count = count;
+  args.count = input.count;
   args.timeout = timeout;
   if (llvm::Error error = member.launch(program.program, args))
     return error;
   ++progress;
-  wrong += countWrong(row, bytes, places);
+  wrong += countWrong(row, bytes, marks(bytes));
   ++progress;
   // Another rank's memory goes when it has ended; nobody may need it any more by then.
   return llvm::Error::success();
 }
 
+/// What all ranks do on the stand-in, whose memory is that of this process.
+llvm::Error runOnShim(const Unit &unit, Plan plan, int64_t bytes, Milliseconds timeout,
+                      std::atomic<int64_t> &wrong, std::atomic<int64_t> &progress) {
+  auto driver = cuda::Driver::get("shim");
+  if (!driver)
+    return driver.takeError();
+  const std::vector<Input> inputs{{plan.contract, 0, bytes}, {plan.contract, 1, bytes}};
+  auto program = cuda::LoadedCudaProgram::load(**driver, std::move(plan));
+  if (!program)
+    return program.takeError();
+  auto group = cuda::CudaGroup::create(**driver, unit.ranks, {0});
+  if (!group)
+    return group.takeError();
+  auto scope = cuda::ContextScope::enter(**driver, (*group)->context(0));
+  if (!scope)
+    return scope.takeError();
+  std::vector<cuda::DeviceMemory> rows;
+  std::vector<cuda::CudaLaunchArgs> args;
+  for (const Input &input : inputs) {
+    auto memory = cuda::allocate(**driver, size_t(bytes));
+    if (!memory)
+      return memory.takeError();
+    auto *row = reinterpret_cast<char *>(memory->get());
+    input.fill(row);
+    ++progress;
+    args.push_back({input.in(row), row});
+    rows.push_back(std::move(*memory));
+  }
+  cuda::CudaLaunchOptions options;
+  options.count = inputs.front().count;
+  options.timeout = timeout;
+  if (llvm::Error error = (*group)->launch(*program, args, options))
+    return error;
+  if (llvm::Error error = (*group)->synchronize())
+    return error;
+  for (const cuda::DeviceMemory &row : rows) {
+    ++progress;
+    wrong += countWrong(reinterpret_cast<const char *>(row.get()), bytes, marks(bytes));
+  }
+  return llvm::Error::success();
+}
+
+/// Says and counts what was found.
+void conclude(const std::string &what, int64_t wrong, const std::string &failed, Tally &tally) {
+  ++tally.programs;
+  ++tally.launches;
+  tally.wrong += wrong > 0;
+  tally.failures += !failed.empty();
+  say(fmt::format("{}: {} wrong{}", what, wrong, failed.empty() ? "" : "; failed: " + failed));
+}
+
 } // namespace
+
+void runSparseOnShim(const Unit &unit, int64_t bytes, Milliseconds timeout, Tally &tally) {
+  bytes -= bytes % unit.ranks;
+  const std::string what = fmt::format("{} in place, {} bytes", unit.str(), bytes);
+  llvm::Expected<Plan> plan = compilePlan(unit);
+  if (!plan) {
+    ++tally.failures;
+    say(fmt::format("refused: {}: {}", llvm::toString(plan.takeError()), what));
+    return;
+  }
+  const Shared<std::atomic<int64_t>> wrong;
+  const std::string failed =
+      runApart([&] { return runOnShim(unit, *plan, bytes, timeout, *wrong, tally.progress); },
+               tally.progress, 4 * timeout);
+  conclude(what, *wrong, failed, tally);
+}
 
 void runSparse(const Unit &unit, Kind kind, int64_t bytes, Milliseconds timeout, Tally &tally) {
   bytes -= bytes % unit.ranks;
@@ -140,14 +220,7 @@ void runSparse(const Unit &unit, Kind kind, int64_t bytes, Milliseconds timeout,
         return runRank(*member, *program, bytes, timeout, *wrong, tally.progress);
       },
       tally.progress);
-  ++tally.programs;
-  ++tally.launches;
-  if (*wrong > 0)
-    ++tally.wrong;
-  if (!failed.empty())
-    ++tally.failures;
-  say(fmt::format("{}: {} wrong{}", what, wrong->load(),
-                  failed.empty() ? "" : "; failed: " + failed));
+  conclude(what, *wrong, failed, tally);
 }
 
 } // namespace ccl::soak

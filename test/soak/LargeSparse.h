@@ -12,5 +12,7 @@ namespace ccl::soak {
 
 /// Two ranks, bytes as elements. What is wrong is said in a line.
 void runSparse(const Unit &unit, Kind kind, int64_t bytes, Milliseconds timeout, Tally &tally);
+/// The same on the stand-in for GPUs, where both rows take their memory.
+void runSparseOnShim(const Unit &unit, int64_t bytes, Milliseconds timeout, Tally &tally);
 
 } // namespace ccl::soak

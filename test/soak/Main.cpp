@@ -48,6 +48,13 @@ void addCommon(CLI::App &verb, std::vector<Kind> &kinds, Milliseconds &timeout) 
       ->check(CLI::Range(int64_t(1), int64_t(86400)));
 }
 
+void addDevice(CLI::App &verb, bool &onShim) {
+  verb.add_option_function<std::string>(
+          "--device", [&onShim](const std::string &device) { onShim = device == "shim"; },
+          "where ranks live: host (default) or shim, the stand-in for GPUs")
+      ->check(CLI::IsMember({"host", "shim"}));
+}
+
 llvm::Expected<Part> parsePart(llvm::StringRef text) {
   Part part;
   auto [number, of] = text.split('/');
@@ -63,11 +70,7 @@ Action addMatrix(CLI::App &verb) {
   options->jobs = std::max(1u, std::thread::hardware_concurrency());
   verb.add_option("--collective", options->filter.collective, "only this one");
   verb.add_option("--algorithm", options->filter.algorithm, "only this generator");
-  verb.add_option_function<std::string>(
-          "--device",
-          [options](const std::string &device) { options->filter.onShim = device == "shim"; },
-          "where ranks live: host (default) or shim, the stand-in for GPUs")
-      ->check(CLI::IsMember({"host", "shim"}));
+  addDevice(verb, options->filter.onShim);
   verb.add_option("--protocol", options->filter.protocols, "on the stand-in (default: all)")
       ->delimiter(',')
       ->check(CLI::IsMember(allProtocols()));
@@ -103,7 +106,9 @@ Action addRandom(CLI::App &verb) {
 Action addLarge(CLI::App &verb) {
   auto options = std::make_shared<LargeOptions>();
   addCommon(verb, options->kinds, options->timeout);
-  addNumber(verb, "--elements", options->elements, 1, plenty, "of all types (default: 10556587)");
+  addDevice(verb, options->onShim);
+  addNumber(verb, "--elements", options->elements, 1, plenty,
+            "of all types (default: 10556587); on the host");
   addParsed(verb, "--bytes", options->bytes, cli::parseSize,
             "of the largest buffer (default: 5G); 0: without it");
   return [options] { return runLarge(*options); };

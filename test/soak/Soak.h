@@ -42,6 +42,7 @@ int runRandom(const RandomOptions &options);
 struct LargeOptions {
   int64_t elements = 10556587;
   int64_t bytes = int64_t(5) << 30; ///< of the largest buffer; 0: without it
+  bool onShim = false;              ///< only that, on the stand-in for GPUs
   std::vector<Kind> kinds;
   Milliseconds timeout{120000};
 };

@@ -23,10 +23,16 @@ GeneratorRequest Unit::request() const {
   return request;
 }
 
+/// "lamport" tells by a float's value whether it has come.
+static bool suits(std::string_view protocol, ElementType type) {
+  const bool smallFloat = type >= ElementType::F16 && type != ElementType::F64;
+  return protocol != "lamport" || smallFloat;
+}
+
 bool Unit::exists() const {
   return model::reduces(algorithm.collective) == (reduction != Reduction::None) &&
          (algorithm.collective != Collective::Barrier || type == ElementType::F32) &&
-         algorithm.generator->refuses(request()).empty();
+         suits(protocol, type) && algorithm.generator->refuses(request()).empty();
 }
 
 std::string Unit::str() const {

@@ -162,8 +162,9 @@ private:
 // Programs
 //===----------------------------------------------------------------------===//
 
-class Algorithm; // <ccl/builder.h>
-class Topology;  // <ccl/topology.h>
+class Algorithm;        // <ccl/builder.h>
+class Topology;         // <ccl/topology.h>
+class CudaCommunicator; // <ccl/cuda.h>
 
 struct ProgramOptions {
   /// How moves between ranks are lowered: through slots, from memory to memory, or as the
@@ -237,6 +238,7 @@ public:
 
 private:
   friend class Communicator;
+  friend class CudaCommunicator;
   friend class Topology;
   explicit Program(std::shared_ptr<const Impl> insides) : impl(std::move(insides)) {}
   std::shared_ptr<const Impl> impl;
@@ -477,6 +479,7 @@ public:
   struct Impl;
 
 private:
+  friend class CudaCommunicator;
   struct Caller;
   explicit Communicator(std::shared_ptr<Impl> insides) : impl(std::move(insides)) {}
   std::shared_ptr<Impl> impl;

@@ -10,7 +10,7 @@ install(TARGETS ccl RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 install(TARGETS ccljit EXPORT ccljit LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}
         INCLUDES DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 install(TARGETS ccljit-cuda-shim LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
-install(FILES ccl.h topology.h builder/builder.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/ccl)
+install(FILES ccl.h cuda.h topology.h builder/builder.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/ccl)
 
 set(package ${CMAKE_INSTALL_LIBDIR}/cmake/ccljit)
 install(EXPORT ccljit NAMESPACE ccljit:: FILE ccljitTargets.cmake DESTINATION ${package})

@@ -114,7 +114,10 @@ public:
   /// of ranks. It waits for each that is not known to be dead; who comes later is refused.
   virtual llvm::Expected<std::unique_ptr<Member>> rebuild(Milliseconds timeout) = 0;
 
-  /// Makes every present and future call of every rank end with `reason`.
+  /// Makes every present and future call of every rank end with `error`, unless there is a first
+  /// one: what it answers.
+  virtual llvm::Error fail(llvm::Error error) = 0;
+  /// The same with Failure::Aborted and `reason`.
   virtual void abort(std::string reason) = 0;
   /// The error that every call answers with; nothing while there is none.
   virtual std::optional<RuntimeError> failure() const = 0;

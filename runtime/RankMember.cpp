@@ -67,6 +67,14 @@ llvm::Error RankMember::guarded(Milliseconds timeout, std::string_view what,
   return error;
 }
 
+llvm::Error RankMember::fail(llvm::Error error) {
+  if (const char *why = group.world().unusable()) {
+    llvm::consumeError(std::move(error));
+    return makeFailure(Failure::BadArgument, "{}", why);
+  }
+  return group.fail(std::move(error));
+}
+
 void RankMember::record(const Prepared &prepared, const LaunchShape &shape,
                         const LaunchArgs &args) {
   FlightRecorder::Operation operation;

@@ -52,6 +52,7 @@ public:
   llvm::Expected<std::unique_ptr<Member>> split(int64_t color, int64_t key,
                                                 Milliseconds timeout) override;
   llvm::Expected<std::unique_ptr<Member>> rebuild(Milliseconds timeout) override;
+  llvm::Error fail(llvm::Error error) override;
   void abort(std::string reason) override { group.fail(Failure::Aborted, std::move(reason)); }
   std::optional<RuntimeError> failure() const override { return group.failure(); }
 

@@ -1,26 +1,15 @@
 //===- Collectives.cpp - From a call to a launch -------------------------------------------===//
 #include "frontend/api/Border.h"
-#include "frontend/api/ProgramCache.h"
+#include "frontend/api/Choose.h"
 #include "frontend/api/State.h"
 
 #include <fmt/format.h>
-
-#include <algorithm>
 
 namespace ccl {
 inline namespace jit {
 namespace {
 
 using Impl = Communicator::Impl;
-
-/// What is to be done, however it is.
-struct Request {
-  Collective collective;
-  DataType type = DataType::u8;
-  std::optional<Op> op = {};
-  int root = 0;
-  std::span<const int> targets = {};
-};
 
 struct Buffers {
   const void *in = nullptr;
@@ -29,82 +18,8 @@ struct Buffers {
   std::optional<UnevenCounts> uneven = {};
 };
 
-struct Chosen {
-  std::shared_ptr<const Program::Impl> program;
-  const char *reason = ""; ///< for CCL_COLL_TRACE
-};
-
-std::optional<Error> refuseRequest(const Impl &impl, const Request &request) {
-  const int64_t size = impl.member->ranks();
-  if (!isValid(request.type) || (request.op && !isValid(*request.op)))
-    return argumentError(fmt::format("{}: there is no such type or op", name(request.collective)));
-  if (request.root < 0 || request.root >= size)
-    return argumentError(fmt::format("{}: root {} is outside [0, {})", name(request.collective),
-                                     request.root, size));
-  return std::nullopt;
-}
-
-/// Why `program` does not do what the call says, or nothing.
-std::optional<Error> misfit(const Program::Impl &program, const Request &request, int64_t size) {
-  const Plan &plan = program.loaded->plan();
-  const model::Contract &contract = plan.contract;
-  auto unlike = [&](std::string what) {
-    return argumentError(fmt::format("program {} ({} {} on {} ranks) cannot run {}: {}",
-                                     plan.program, contract.str(), name(plan.type), plan.ranks(),
-                                     name(request.collective), what));
-  };
-  const bool bothAllToAll =
-      request.collective == Collective::allToAll && model::isAllToAll(contract.collective);
-  if (toPublic(contract.collective) != request.collective && !bothAllToAll)
-    return unlike("it is for another collective");
-  if (plan.ranks() != size)
-    return unlike(fmt::format("the communicator has {} ranks", size));
-  if (toPublic(plan.type) != request.type && request.collective != Collective::barrier)
-    return unlike(fmt::format("the data is {}", name(request.type)));
-  if (request.op && toPublic(contract.reduction) != request.op)
-    return unlike(fmt::format("the op is {}", name(*request.op)));
-  if (model::hasRoot(contract.collective) && contract.root != request.root)
-    return unlike(fmt::format("the root is {}", request.root));
-  if (request.collective == Collective::permute &&
-      !std::equal(contract.targets.begin(), contract.targets.end(), request.targets.begin(),
-                  request.targets.end()))
-    return unlike("it has other targets");
-  return std::nullopt;
-}
-
-Result<std::shared_ptr<const Program::Impl>>
-generated(const Impl &impl, Collective collective, ProgramOptions options, const char *&reason) {
-  Result<std::string> algorithm =
-      chooseGenerator(collective, options.algorithm, impl.algorithm, reason);
-  if (!algorithm)
-    return algorithm.error();
-  options.algorithm = *algorithm;
-  options.ranks = int(impl.member->ranks());
-  // What peers cannot read goes through slots.
-  if (!impl.member->isDirect())
-    options.via = ProgramOptions::Via::staged;
-  return cachedProgram(collective, options);
-}
-
-Result<Chosen> choose(const Impl &impl, const Request &request, const Call &call,
-                      const std::shared_ptr<const Program::Impl> &given) {
-  if (given) {
-    if (std::optional<Error> error = misfit(*given, request, impl.member->ranks()))
-      return *error;
-    return Chosen{given, "the call"};
-  }
-  ProgramOptions options;
-  options.type = request.type;
-  options.op = request.op;
-  options.root = request.root;
-  options.algorithm = call.algorithm;
-  options.targets.assign(request.targets.begin(), request.targets.end());
-  const char *reason = "";
-  Result<std::shared_ptr<const Program::Impl>> program =
-      generated(impl, request.collective, std::move(options), reason);
-  if (!program)
-    return program.error();
-  return Chosen{*program, reason};
+Ranks ranksOf(const Impl &impl) {
+  return {impl.member->ranks(), impl.member->isDirect(), impl.algorithm};
 }
 
 Status execute(const Impl &impl, const Chosen &chosen, const Buffers &buffers,
@@ -151,10 +66,10 @@ struct Communicator::Caller {
     return guarded([&]() -> Status {
       if (std::optional<Error> error = refuse(self, call))
         return *error;
-      if (std::optional<Error> error = refuseRequest(*self.impl, request))
+      if (std::optional<Error> error = refuseRequest(ranksOf(*self.impl), request))
         return *error;
-      Result<Chosen> chosen =
-          choose(*self.impl, request, call, call.program ? call.program->impl : nullptr);
+      Result<Chosen> chosen = choose(ranksOf(*self.impl), request, call.algorithm,
+                                     call.program ? call.program->impl : nullptr);
       if (!chosen)
         return chosen.error();
       return dispatch(self.impl, streamOf(call), std::move(*chosen), std::move(buffers), call);
@@ -290,7 +205,7 @@ Result<Program> Communicator::program(Collective collective, ProgramOptions opti
     if (!isValid(collective))
       return argumentError("there is no such collective");
     const char *reason = "";
-    return Program::Impl::handle(generated(*impl, collective, std::move(options), reason));
+    return Program::Impl::handle(generated(ranksOf(*impl), collective, std::move(options), reason));
   });
 }
 

@@ -26,6 +26,8 @@ public:
         module(mlir::ModuleOp::create(mlir::UnknownLoc::get(&heard->context()))) {}
 
   Result<Compiled> compile();
+  /// Without loading it; `arch` is "" for the host.
+  Result<Plan> plan(const std::string &arch);
   Result<std::string> print(Program::Stage stage);
   Result<std::shared_ptr<const Lowered>> lower();
 
@@ -182,13 +184,14 @@ std::optional<Error> Compilation::runPasses(void (*pipeline)(mlir::OpPassManager
 // Results
 //===----------------------------------------------------------------------===//
 
-Result<Compiled> Compilation::compile() {
+Result<Plan> Compilation::plan(const std::string &arch) {
   if (std::optional<Error> error = prepare())
     return *error;
   CompileOptions compiling = cli::compileOptions(settings);
   compiling.lowering = lowering;
   compiling.lowering.sizes.clear(); // they are bound by now
   compiling.algorithm = symbol;
+  compiling.arch = arch;
   compiling.type = toInternal(options.type);
   if (options.op)
     compiling.reduction = toInternal(*options.op);
@@ -198,7 +201,14 @@ Result<Compiled> Compilation::compile() {
     return refused();
   if (!stats.unproved.empty())
     heard->say("warning: @" + symbol + " not proved: " + stats.unproved);
-  llvm::Expected<std::shared_ptr<LoadedProgram>> loaded = LoadedProgram::load(std::move(*plan));
+  return std::move(*plan);
+}
+
+Result<Compiled> Compilation::compile() {
+  Result<Plan> made = plan("");
+  if (!made)
+    return made.error();
+  llvm::Expected<std::shared_ptr<LoadedProgram>> loaded = LoadedProgram::load(std::move(*made));
   if (!loaded)
     return toError(loaded.takeError());
   return Compiled{std::move(*loaded), heard->text()};
@@ -272,6 +282,11 @@ Error Lowered::refused(llvm::ArrayRef<model::Fault> faults) const {
   heard->clear();
   emitFaults(faults, fallback, locations);
   return heard->refused();
+}
+
+Result<Plan> compileForGpus(const Source &source, const ProgramOptions &options,
+                            const std::string &arch) {
+  return Compilation(source, options).plan(arch);
 }
 
 Result<std::shared_ptr<const Lowered>> lowerSource(const Source &source,

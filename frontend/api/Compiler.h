@@ -8,6 +8,10 @@
 #include <ccl/builder.h>
 
 #include "runtime/LoadedProgram.h"
+#include "runtime/cuda/LoadedCudaProgram.h"
+
+#include <map>
+#include <mutex>
 
 namespace ccl {
 inline namespace jit {
@@ -30,6 +34,9 @@ Result<Source> readProgram(const std::string &path);
 Result<ProgramOptions> chooseProgram(Collective collective, const ProgramOptions &options);
 
 Result<Compiled> compileSource(const Source &source, const ProgramOptions &options);
+/// The same for GPUs, or what stands for them: see CudaCode::arch.
+Result<Plan> compileForGpus(const Source &source, const ProgramOptions &options,
+                            const std::string &arch);
 Result<std::string> printStage(const Source &source, const ProgramOptions &options,
                                Program::Stage stage);
 
@@ -43,6 +50,12 @@ struct [[gnu::visibility("hidden")]] Program::Impl {
   ProgramOptions options;
   std::shared_ptr<LoadedProgram> loaded;
   std::string remarks;
+
+  /// The same program for GPUs, compiled when it is first asked for. Any thread.
+  Result<std::shared_ptr<cuda::LoadedCudaProgram>> onGpus(const cuda::Driver &driver,
+                                                          const std::string &arch) const;
+  mutable std::mutex gpusMutex{};
+  mutable std::map<std::string, std::shared_ptr<cuda::LoadedCudaProgram>> gpus{}; ///< by arch
 
   static Result<Program> handle(Result<std::shared_ptr<const Impl>> made);
 };

@@ -23,6 +23,22 @@ Result<std::shared_ptr<const Program::Impl>> makeProgram(Source source,
   return std::shared_ptr<const Program::Impl>(std::move(impl));
 }
 
+Result<std::shared_ptr<cuda::LoadedCudaProgram>>
+Program::Impl::onGpus(const cuda::Driver &driver, const std::string &arch) const {
+  std::lock_guard lock(gpusMutex);
+  std::shared_ptr<cuda::LoadedCudaProgram> &found = gpus[arch];
+  if (!found) {
+    Result<Plan> plan = compileForGpus(source, options, arch);
+    if (!plan)
+      return plan.error();
+    auto loaded = cuda::LoadedCudaProgram::load(driver, std::move(*plan));
+    if (!loaded)
+      return toError(loaded.takeError());
+    found = std::move(*loaded);
+  }
+  return found;
+}
+
 Result<Program> Program::Impl::handle(Result<std::shared_ptr<const Impl>> made) {
   return made ? Result<Program>(Program(std::move(*made))) : made.error();
 }

@@ -5,6 +5,7 @@
 #include "runtime/bootstrap/Handles.h"
 
 #include <dirent.h>
+#include <fcntl.h>
 #include <signal.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
@@ -41,6 +42,44 @@ pid_t forkChild(const std::function<int()> &body) {
   const int status = body();
   std::fflush(nullptr);
   _exit(status);
+}
+
+llvm::Expected<std::string> askChild(const std::function<llvm::Expected<std::string>()> &question) {
+  int ends[2];
+  if (pipe2(ends, O_CLOEXEC) != 0)
+    return makeFailure(Failure::Machine, "cannot make a pipe: {}", strerror(errno));
+  Descriptor from(ends[0]), to(ends[1]);
+  const pid_t child = forkChild([&] {
+    std::string text(1, '.');
+    if (llvm::Expected<std::string> answer = question())
+      text += *answer;
+    else
+      llvm::handleAllErrors(answer.takeError(), [&](const RuntimeError &e) {
+        text = char('0' + int(e.category)) + e.message;
+      });
+    // A pipe holds more than any answer has.
+    return write(to.get(), text.data(), text.size()) == ssize_t(text.size()) ? 0 : 3;
+  });
+  if (child < 0)
+    return makeFailure(Failure::Machine, "cannot fork: {}", strerror(errno));
+  to.reset();
+  std::string text;
+  char part[512];
+  for (ssize_t got = 0; (got = read(from.get(), part, sizeof part)) != 0;)
+    if (got > 0)
+      text.append(part, size_t(got));
+    else if (errno != EINTR)
+      break;
+  int status = 0;
+  while (waitpid(child, &status, 0) < 0 && errno == EINTR)
+    ;
+  if (text.empty())
+    return makeFailure(Failure::Machine, "a process that was to look at this machine ended with {}",
+                       WIFSIGNALED(status) ? fmt::format("signal {}", WTERMSIG(status))
+                                           : fmt::format("status {}", WEXITSTATUS(status)));
+  if (text[0] == '.')
+    return text.substr(1);
+  return llvm::make_error<RuntimeError>(Failure(text[0] - '0'), text.substr(1));
 }
 
 ForkedRanks::~ForkedRanks() {

@@ -17,6 +17,9 @@ namespace ccl::cli {
 /// says why there is none.
 pid_t forkChild(const std::function<int()> &body);
 
+/// What `question` answers in a child process: what it does to its process is gone then.
+llvm::Expected<std::string> askChild(const std::function<llvm::Expected<std::string>()> &question);
+
 class ForkedRanks {
 public:
   ForkedRanks() = default;

@@ -4,6 +4,7 @@
 #include "frontend/cli/Sizes.h"
 
 #include <algorithm>
+#include <bit>
 
 using llvm::Error;
 
@@ -41,7 +42,8 @@ public:
            const std::shared_ptr<cuda::LoadedCudaProgram> &program, const Workload &workload,
            const MeasureOptions &options, const CudaMeasureOptions &cudaOptions)
       : group(group), driver(driver), program(program), workload(workload), options(options),
-        cudaOptions(cudaOptions), ranks(size_t(group.ranks())), rows(ranks), args(ranks) {}
+        cudaOptions(cudaOptions), ranks(group.localRanks()), rows(ranks.size()),
+        args(ranks.size()) {}
 
   Error open(const std::vector<Lengths> &sizes);
   Error run(const std::vector<Lengths> &sizes, const std::function<void()> &onFirstResult,
@@ -68,7 +70,10 @@ private:
   Error check(bool inPlace, int64_t &wrong);
   Error copy(RankRows &rank, size_t number, bool inPlace, bool toDevice);
   int64_t sizeOfLargerRow() const;
-  cuda::CUcontext contextOf(size_t rank) const { return group.context(group.deviceOf(int64_t(rank))); }
+  /// Of all processes; each has one rank, or one process has all.
+  Error sumUp(int64_t &wrong);
+  Error slowest(double &us);
+  cuda::CUcontext contextOf(size_t i) const { return group.context(group.deviceOf(ranks[i])); }
 
   cuda::CudaGroup &group;
   const Driver &driver;
@@ -76,7 +81,7 @@ private:
   const Workload &workload;
   const MeasureOptions &options;
   const CudaMeasureOptions &cudaOptions;
-  const size_t ranks;
+  const std::vector<int64_t> ranks; ///< of this process
   std::vector<Lane> lanes;
   std::vector<cuda::CUstream> streams;
   std::vector<RankRows> rows;
@@ -98,8 +103,8 @@ Error CudaLoop::openLanes() {
     auto stream = cuda::makeStream(driver);
     auto begin = cuda::makeEvent(driver, cuda::CU_EVENT_DEFAULT);
     auto end = cuda::makeEvent(driver, cuda::CU_EVENT_DEFAULT);
-    Error error = llvm::joinErrors(
-        stream.takeError(), llvm::joinErrors(begin.takeError(), end.takeError()));
+    Error error =
+        llvm::joinErrors(stream.takeError(), llvm::joinErrors(begin.takeError(), end.takeError()));
     if (error)
       return error;
     streams.push_back(stream->get());
@@ -111,11 +116,11 @@ Error CudaLoop::openLanes() {
 Error CudaLoop::open(const std::vector<Lengths> &sizes) {
   if (Error error = openLanes())
     return error;
-  for (size_t r = 0; r < ranks; ++r) {
+  for (size_t r = 0; r < ranks.size(); ++r) {
     int64_t first = 0, second = 0;
     for (const Lengths &size : sizes) {
-      const int64_t in = workload.inElements(int64_t(r), size) * workload.elementBytes();
-      const int64_t out = workload.outElements(int64_t(r), size) * workload.elementBytes();
+      const int64_t in = workload.inElements(ranks[r], size) * workload.elementBytes();
+      const int64_t out = workload.outElements(ranks[r], size) * workload.elementBytes();
       first = std::max({first, in, options.inPlace ? out : 0});
       second = std::max(second, options.outOfPlace ? out : 0);
     }
@@ -154,8 +159,8 @@ Error CudaLoop::run(const std::vector<Lengths> &sizes, const std::function<void(
 void CudaLoop::place(const Lengths &size, bool inPlace) {
   lengths = size;
   stated.clear();
-  for (size_t r = 0; r < ranks; ++r) {
-    const auto rank = int64_t(r);
+  for (size_t r = 0; r < ranks.size(); ++r) {
+    const int64_t rank = ranks[r];
     if (lengths.isUneven())
       stated.push_back(lengths.stated(rank));
     RankRows &row = rows[r];
@@ -163,7 +168,8 @@ void CudaLoop::place(const Lengths &size, bool inPlace) {
     const int64_t in = workload.inElements(rank, lengths) * element;
     const int64_t out = workload.outElements(rank, lengths) * element;
     auto on = [&](const MirroredRow &mirrored, const char *host) {
-      return reinterpret_cast<char *>(mirrored.device() + cuda::CUdeviceptr(host - mirrored.host.data()));
+      return reinterpret_cast<char *>(mirrored.device() +
+                                      cuda::CUdeviceptr(host - mirrored.host.data()));
     };
     if (inPlace) {
       char *data = row.first.place(std::max(in, out));
@@ -179,7 +185,7 @@ void CudaLoop::place(const Lengths &size, bool inPlace) {
 }
 
 Error CudaLoop::copy(RankRows &rank, size_t number, bool inPlace, bool toDevice) {
-  const cuda::CUstream stream = streams[group.deviceOf(int64_t(number))];
+  const cuda::CUstream stream = streams[group.deviceOf(ranks[number])];
   auto scope = cuda::ContextScope::enter(driver, contextOf(number));
   if (!scope)
     return scope.takeError();
@@ -190,16 +196,16 @@ Error CudaLoop::copy(RankRows &rank, size_t number, bool inPlace, bool toDevice)
         toDevice
             ? driver.cuMemcpyHtoDAsync_v2(row->memory.get(), row->begin(), row->total(), stream)
             : driver.cuMemcpyDtoHAsync_v2(row->begin(), row->memory.get(), row->total(), stream);
-    if (Error error = driver.check(result, "copy {} bytes of rank {}", row->total(), number))
+    if (Error error = driver.check(result, "copy {} bytes of rank {}", row->total(), ranks[number]))
       return error;
   }
   return Error::success();
 }
 
 Error CudaLoop::prepare(bool inPlace) {
-  for (size_t r = 0; r < ranks; ++r) {
+  for (size_t r = 0; r < ranks.size(); ++r) {
     (inPlace ? rows[r].first : rows[r].second).host.poison();
-    workload.fill(int64_t(r), round, 0, workload.inElements(int64_t(r), lengths),
+    workload.fill(ranks[r], round, 0, workload.inElements(ranks[r], lengths),
                   const_cast<char *>(rows[r].in));
     if (Error error = copy(rows[r], r, inPlace, /*toDevice=*/true))
       return error;
@@ -235,9 +241,9 @@ Error CudaLoop::capture(int64_t launches) {
   auto scope = cuda::ContextScope::enter(driver, context);
   if (!scope)
     return scope.takeError();
-  if (Error error = driver.check(
-          driver.cuStreamBeginCapture_v2(streams.front(), cuda::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL),
-          "capture a stream"))
+  if (Error error = driver.check(driver.cuStreamBeginCapture_v2(
+                                     streams.front(), cuda::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL),
+                                 "capture a stream"))
     return error;
   Error error = Error::success();
   for (int64_t i = 0; i < launches && !error; ++i)
@@ -296,14 +302,38 @@ Error CudaLoop::time(int64_t launches, double &us) {
     if (!scope)
       return scope.takeError();
     float ms = 0;
-    if (Error error = driver.check(
-            driver.cuEventElapsedTime(&ms, lanes[d].begin.get(), lanes[d].end.get()),
-            "read a time"))
+    if (Error error =
+            driver.check(driver.cuEventElapsedTime(&ms, lanes[d].begin.get(), lanes[d].end.get()),
+                         "read a time"))
       return error;
     us = std::max(us, double(ms) * 1e3);
   }
   us /= double(std::max<int64_t>(launches, 1)) *
         double(std::max<int64_t>(replay ? cudaOptions.graphLaunches : 1, 1));
+  return slowest(us);
+}
+
+/// How many launches follow depends on it, so all processes have to have the same.
+Error CudaLoop::slowest(double &us) {
+  if (!group.processes())
+    return Error::success();
+  auto all = group.processes()->host().exchange({std::bit_cast<uint64_t>(us)}, options.timeout);
+  if (!all)
+    return all.takeError();
+  for (const Member::Words &there : *all)
+    us = std::max(us, std::bit_cast<double>(there[0]));
+  return Error::success();
+}
+
+Error CudaLoop::sumUp(int64_t &wrong) {
+  if (!group.processes())
+    return Error::success();
+  auto all = group.processes()->host().exchange({uint64_t(wrong)}, options.timeout);
+  if (!all)
+    return all.takeError();
+  wrong = 0;
+  for (const Member::Words &there : *all)
+    wrong += int64_t(there[0]);
   return Error::success();
 }
 
@@ -315,13 +345,13 @@ Error CudaLoop::check(bool inPlace, int64_t &wrong) {
     return error;
   if (Error error = wait())
     return error;
-  for (size_t r = 0; r < ranks; ++r)
+  for (size_t r = 0; r < ranks.size(); ++r)
     if (Error error = copy(rows[r], r, inPlace, /*toDevice=*/false))
       return error;
   if (Error error = wait())
     return error;
-  for (size_t r = 0; r < ranks; ++r) {
-    const auto rank = int64_t(r);
+  for (size_t r = 0; r < ranks.size(); ++r) {
+    const int64_t rank = ranks[r];
     const RankRows &row = rows[r];
     wrong += workload.countWrong(rank, round, lengths, row.out) +
              row.first.host.countDamaged(workload.elementBytes());
@@ -336,9 +366,9 @@ int64_t CudaLoop::sizeOfLargerRow() const {
   if (!lengths.isUneven())
     return sizeInBytes(workload.contract(), lengths.count(), workload.elementBytes());
   int64_t elements = 0;
-  for (size_t r = 0; r < ranks; ++r)
-    elements = std::max({elements, workload.inElements(int64_t(r), lengths),
-                         workload.outElements(int64_t(r), lengths)});
+  for (int64_t r = 0; r < group.ranks(); ++r)
+    elements =
+        std::max({elements, workload.inElements(r, lengths), workload.outElements(r, lengths)});
   return elements * workload.elementBytes();
 }
 
@@ -373,14 +403,13 @@ Error CudaLoop::runForm(const Lengths &size, bool inPlace, Measurement &found) {
   for (int64_t c = 0; c < options.checks; ++c)
     if (Error error = check(inPlace, found.wrong))
       return error;
-  return Error::success();
+  return sumUp(found.wrong);
 }
 
 Error measureCuda(cuda::CudaGroup &group, const Driver &driver,
-                  const std::shared_ptr<cuda::LoadedCudaProgram> &program,
-                  const Workload &workload, const std::vector<Lengths> &sizes,
-                  const MeasureOptions &options, const CudaMeasureOptions &cudaOptions,
-                  const std::function<void()> &onFirstResult,
+                  const std::shared_ptr<cuda::LoadedCudaProgram> &program, const Workload &workload,
+                  const std::vector<Lengths> &sizes, const MeasureOptions &options,
+                  const CudaMeasureOptions &cudaOptions, const std::function<void()> &onFirstResult,
                   const std::function<void(const Measurement &)> &report) {
   CudaLoop loop(group, driver, program, workload, options, cudaOptions);
   if (Error error = loop.open(sizes))

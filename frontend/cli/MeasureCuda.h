@@ -12,7 +12,8 @@ struct CudaMeasureOptions {
   int64_t graphLaunches = 0;
 };
 
-/// Runs `program` on all ranks of `group` for all these lengths; see measure(). Inputs are filled
+/// Runs `program` on all ranks of `group` (each process calls it, if there are several) for all
+/// these lengths; see measure(). Inputs are filled
 /// and results judged on the host. Times are those of events in the GPUs' streams.
 llvm::Error measureCuda(cuda::CudaGroup &group, const cuda::Driver &driver,
                         const std::shared_ptr<cuda::LoadedCudaProgram> &program,

@@ -48,6 +48,12 @@ struct RunOptions {
   MeasureOptions measure;
 };
 
+/// What there is to run on.
+struct GpusSeen {
+  int count = 0;
+  std::string arch; ///< of the first that is used
+};
+
 class Runner {
 public:
   Runner(Session &session, const RunOptions &options)
@@ -64,11 +70,26 @@ private:
   int execute(Plan plan, const CompileStats &stats);
   /// What one rank has to do once it is a member.
   using Part = std::function<llvm::Error(Member &, RankBuffers &)>;
+  using OwnPart = std::function<llvm::Error(std::unique_ptr<Member>)>;
   llvm::Error onThreads(int64_t ranks, const Part &part);
-  llvm::Error onProcess(int64_t ranks, const Part &part);
-  llvm::Error onProcesses(int64_t ranks, const Part &part);
+  llvm::Error onProcess(int64_t ranks, const OwnPart &part);
+  llvm::Error onProcesses(int64_t ranks, const OwnPart &part);
   bool onGpus() const { return options.device != "host"; }
+  /// A process for each rank, with a GPU each.
+  bool gpuProcesses() const {
+    return onGpus() && (options.transport == "processes" || options.rank);
+  }
+  llvm::Expected<const cuda::Driver *> getDriver() const;
+  llvm::Expected<GpusSeen> lookAtGpus() const;
+  int takeGpus(const GpusSeen &seen);
   int openDriver();
+  cuda::CudaGroupOptions groupOptions() const;
+  llvm::Error onGpuProcesses(Plan plan, const CompileStats &stats, const Workload &workload,
+                             const std::vector<Lengths> &sizes, const MeasureOptions &measuring);
+  llvm::Error measureOnGpus(cuda::CudaGroup &group,
+                            const std::shared_ptr<cuda::LoadedCudaProgram> &program,
+                            const CompileStats &stats, const Workload &workload,
+                            const std::vector<Lengths> &sizes, const MeasureOptions &measuring);
   llvm::Error onGpus(Plan plan, const CompileStats &stats, const Workload &workload,
                      const std::vector<Lengths> &sizes, const MeasureOptions &measuring);
   MemberOptions memberOptions() const;
@@ -147,7 +168,8 @@ Action addRun(CLI::App &app) {
   app.add_flag("--json", options->json, "one JSON object per line and nothing else on stdout");
   app.add_option("--device", options->device,
                  "where ranks live: host (the default); cuda, GPUs of this machine, all ranks in "
-                 "this process; shim, what GPUs would execute, on this machine's processor");
+                 "this process, or one with --ranks processes or --rank; shim, what GPUs would "
+                 "execute, on this machine's processor");
   app.add_option("--cuda-devices", options->cudaDevices,
                  "0,1: GPUs, rank r on number r modulo their count; default all, or one that all "
                  "ranks share if there are fewer than ranks")
@@ -179,38 +201,69 @@ int Runner::refuseForGpus() {
                 options.graph);
     return Fine;
   }
-  if (!options.transport.empty() || options.rank)
-    return session.usage("--ranks and --rank are for ranks of the host: on GPUs all ranks are in "
-                         "this process");
   if (options.blocking > 0)
     return session.usage("-z is for ranks of the host");
-  return openDriver();
+  if (!gpuProcesses())
+    return openDriver();
+  // A process that has used CUDA cannot fork others that do, so another one looks at the GPUs.
+  llvm::Expected<std::string> told = askChild([&]() -> llvm::Expected<std::string> {
+    llvm::Expected<GpusSeen> seen = lookAtGpus();
+    if (!seen)
+      return seen.takeError();
+    return fmt::format("{} {}", seen->count, seen->arch);
+  });
+  if (!told)
+    return session.failed(told.takeError());
+  const auto [count, found] = llvm::StringRef(*told).split(' ');
+  GpusSeen seen;
+  count.getAsInteger(10, seen.count);
+  seen.arch = found.str();
+  return takeGpus(seen);
 }
 
-int Runner::openDriver() {
-  llvm::Expected<const cuda::Driver *> opened =
-      options.device == "shim" ? cuda::Driver::get("shim") : cuda::Driver::get();
+llvm::Expected<const cuda::Driver *> Runner::getDriver() const {
+  return options.device == "shim" ? cuda::Driver::get("shim") : cuda::Driver::get();
+}
+
+llvm::Expected<GpusSeen> Runner::lookAtGpus() const {
+  llvm::Expected<const cuda::Driver *> opened = getDriver();
   if (!opened)
-    return session.failed(opened.takeError());
-  driver = *opened;
-  int count = 0;
-  if (llvm::Error error = driver->check(driver->cuDeviceGetCount(&count), "count GPUs"))
-    return session.failed(std::move(error));
+    return opened.takeError();
+  GpusSeen seen;
+  if (llvm::Error error = (*opened)->check((*opened)->cuDeviceGetCount(&seen.count), "count GPUs"))
+    return error;
+  const int first = options.cudaDevices.empty() ? 0 : options.cudaDevices.front();
+  if (first >= seen.count)
+    return seen;
+  llvm::Expected<std::string> found = cuda::deviceArch(**opened, first);
+  if (!found)
+    return found.takeError();
+  seen.arch = *found;
+  return seen;
+}
+
+int Runner::takeGpus(const GpusSeen &seen) {
   for (int ordinal : options.cudaDevices)
-    if (ordinal >= count)
+    if (ordinal >= seen.count)
       return session.usage(fmt::format("--cuda-devices {}: there {} {}", ordinal,
-                                       count == 1 ? "is" : "are", plural(count, "GPU")));
-  if (count == 0)
+                                       seen.count == 1 ? "is" : "are", plural(seen.count, "GPU")));
+  if (seen.count == 0)
     return session.machine("CUDA's driver is here, but no GPU");
   devices = options.cudaDevices;
   if (devices.empty())
-    for (int d = 0; d < count; ++d)
+    for (int d = 0; d < seen.count; ++d)
       devices.push_back(d);
-  llvm::Expected<std::string> found = cuda::deviceArch(*driver, devices.front());
-  if (!found)
-    return session.failed(found.takeError());
-  arch = *found;
+  arch = seen.arch;
   return Fine;
+}
+
+int Runner::openDriver() {
+  llvm::Expected<const cuda::Driver *> opened = getDriver();
+  if (!opened)
+    return session.failed(opened.takeError());
+  driver = *opened;
+  llvm::Expected<GpusSeen> seen = lookAtGpus();
+  return seen ? takeGpus(*seen) : session.failed(seen.takeError());
 }
 
 int Runner::refuseWhatCannotBe() {
@@ -238,11 +291,9 @@ int Runner::refuseWhatCannotBe() {
     return session.usage("--timeout: a deadline is over 0 seconds and within a year");
   if (options.measure.iterations < -1 || options.measure.warmup < -1)
     return session.usage("--iters and -w are not negative");
-  for (auto [letter, value] :
-       {std::pair("-R", &options.registration), {"-u", &options.unalign}})
+  for (auto [letter, value] : {std::pair("-R", &options.registration), {"-u", &options.unalign}})
     if (!value->empty())
-      log::info(log::Subsystem::Init, -1, "{} {} ignored: it has no meaning here", letter,
-                *value);
+      log::info(log::Subsystem::Init, -1, "{} {} ignored: it has no meaning here", letter, *value);
   return Fine;
 }
 
@@ -382,7 +433,9 @@ int Runner::execute(Plan plan, const CompileStats &stats) {
     return status;
 
   if (onGpus()) {
-    llvm::Error error = onGpus(std::move(plan), stats, workload, sizes, measuring);
+    llvm::Error error = gpuProcesses()
+                            ? onGpuProcesses(std::move(plan), stats, workload, sizes, measuring)
+                            : onGpus(std::move(plan), stats, workload, sizes, measuring);
     return error ? session.failed(std::move(error)) : int(Fine);
   }
   auto begin = std::chrono::steady_clock::now();
@@ -408,9 +461,15 @@ int Runner::execute(Plan plan, const CompileStats &stats) {
                      table.add(series, measurement, measurement.inPlace || !bothForms);
                    });
   };
+  auto measureAlone = [&](std::unique_ptr<Member> member) {
+    RankBuffers buffers;
+    llvm::Error error = measureAs(*member, buffers);
+    member.reset(); // before its buffers
+    return error;
+  };
   llvm::Error error = options.transport == "threads" ? onThreads(loaded.ranks(), measureAs)
-                      : options.rank                 ? onProcess(loaded.ranks(), measureAs)
-                                                     : onProcesses(loaded.ranks(), measureAs);
+                      : options.rank                 ? onProcess(loaded.ranks(), measureAlone)
+                                                     : onProcesses(loaded.ranks(), measureAlone);
   return error ? session.failed(std::move(error)) : int(Fine);
 }
 
@@ -423,32 +482,73 @@ llvm::Error Runner::onGpus(Plan plan, const CompileStats &stats, const Workload 
   if (options.graph > 0 && used.size() > 1)
     return makeFailure(Failure::BadArgument,
                        "-G: a graph is captured on one GPU: name it with --cuda-devices");
+  auto program = cuda::LoadedCudaProgram::load(*driver, std::move(plan));
+  if (!program)
+    return program.takeError();
+  auto group = cuda::CudaGroup::create(*driver, int64_t(ranks), used, groupOptions());
+  if (!group)
+    return group.takeError();
+  return measureOnGpus(**group, *program, stats, workload, sizes, measuring);
+}
+
+cuda::CudaGroupOptions Runner::groupOptions() const {
   cuda::CudaGroupOptions grouping;
   grouping.slotBytes = session.settings.bytes(Setting::SlotBytes);
   grouping.instances = options.instances > 0
                            ? options.instances
                            : std::max<int64_t>(0, session.settings.number(Setting::CudaInstances));
-  auto program = cuda::LoadedCudaProgram::load(*driver, std::move(plan));
-  if (!program)
-    return program.takeError();
-  auto group = cuda::CudaGroup::create(*driver, int64_t(ranks), used, grouping);
-  if (!group)
-    return group.takeError();
-  const Plan &loaded = (*program)->plan();
+  return grouping;
+}
+
+llvm::Error Runner::measureOnGpus(cuda::CudaGroup &group,
+                                  const std::shared_ptr<cuda::LoadedCudaProgram> &program,
+                                  const CompileStats &stats, const Workload &workload,
+                                  const std::vector<Lengths> &sizes,
+                                  const MeasureOptions &measuring) {
+  const Plan &loaded = program->plan();
   Series series{loaded.contract, loaded.type, input.algorithmName(), options.checks > 0,
                 stats.jitMs};
-  describe(loaded, stats);
   const bool bothForms = measuring.outOfPlace && measuring.inPlace;
+  const bool first = group.localRanks().front() == 0; // says what was found
+  if (first)
+    describe(loaded, stats);
   return measureCuda(
-      **group, *driver, *program, workload, sizes, measuring, {options.graph},
+      group, *driver, program, workload, sizes, measuring, {options.graph},
       [&] {
         if (startMs == 0)
           startMs = millisecondsSinceStart();
       },
       [&](const Measurement &measurement) {
         series.startMs = startMs;
-        table.add(series, measurement, measurement.inPlace || !bothForms);
+        if (first)
+          table.add(series, measurement, measurement.inPlace || !bothForms);
       });
+}
+
+llvm::Error Runner::onGpuProcesses(Plan plan, const CompileStats &stats, const Workload &workload,
+                                   const std::vector<Lengths> &sizes,
+                                   const MeasureOptions &measuring) {
+  if (driver)
+    return makeFailure(Failure::BadArgument,
+                       "--ranks processes on GPUs: one algorithm, type and reduction at a time, as "
+                       "a process that has used a GPU cannot fork ranks");
+  const int64_t ranks = plan.ranks();
+  auto onRank = [&](std::unique_ptr<Member> host) -> llvm::Error {
+    llvm::Expected<const cuda::Driver *> opened = getDriver();
+    if (!opened)
+      return host->fail(opened.takeError());
+    driver = *opened;
+    auto program = cuda::LoadedCudaProgram::load(*driver, std::move(plan));
+    if (!program)
+      return host->fail(program.takeError());
+    const int device = devices[size_t(host->rank()) % devices.size()];
+    auto group =
+        cuda::CudaGroup::join(*driver, std::move(host), device, groupOptions(), measuring.timeout);
+    if (!group)
+      return group.takeError();
+    return measureOnGpus(**group, *program, stats, workload, sizes, measuring);
+  };
+  return options.rank ? onProcess(ranks, onRank) : onProcesses(ranks, onRank);
 }
 
 MemberOptions Runner::memberOptions() const {
@@ -470,20 +570,19 @@ llvm::Error Runner::onThreads(int64_t ranks, const Part &part) {
 }
 
 /// This process as one of several that were started by themselves.
-llvm::Error Runner::onProcess(int64_t ranks, const Part &part) {
+llvm::Error Runner::onProcess(int64_t ranks, const OwnPart &part) {
   JoinOptions joining;
   joining.rank = *options.rank;
   joining.ranks = ranks;
   joining.path = options.socket;
   joining.timeout = options.measure.timeout;
   joining.member = memberOptions();
-  RankBuffers buffers;
   auto member = Member::join(std::move(joining));
-  return member ? part(**member, buffers) : member.takeError();
+  return member ? part(std::move(*member)) : member.takeError();
 }
 
 /// This process as rank 0, and children.
-llvm::Error Runner::onProcesses(int64_t ranks, const Part &part) {
+llvm::Error Runner::onProcesses(int64_t ranks, const OwnPart &part) {
   auto join = [&](int64_t rank, std::vector<int> sockets) -> llvm::Error {
     JoinOptions joining;
     joining.rank = rank;
@@ -491,11 +590,12 @@ llvm::Error Runner::onProcesses(int64_t ranks, const Part &part) {
     joining.sockets = std::move(sockets);
     joining.timeout = options.measure.timeout;
     joining.member = memberOptions();
-    RankBuffers buffers;
     auto member = Member::join(std::move(joining));
     // After it: the runtime looks how many cores there are to decide how long to spin.
-    const CoreBinding binding(rank, ranks);
-    return member ? part(**member, buffers) : member.takeError();
+    std::optional<CoreBinding> binding;
+    if (!onGpus()) // the stand-in's threads want all cores
+      binding.emplace(rank, ranks);
+    return member ? part(std::move(*member)) : member.takeError();
   };
   auto forked = ForkedRanks::start(ranks, [&](int64_t rank, std::vector<int> sockets) {
     llvm::Error error = join(rank, std::move(sockets));
@@ -582,12 +682,13 @@ void Runner::describe(const Plan &plan, const CompileStats &stats) {
   std::string what(model::name(plan.contract.collective));
   if (plan.contract.reduction != model::Reduction::None)
     what += fmt::format(" {}", model::name(plan.contract.reduction));
-  table.comment(fmt::format("ccl {}  {} {}  {} ({})  {}  program {} ({})  {}", CCL_VERSION, what,
-                            name(plan.type), plural(plan.ranks(), "rank"),
-                            onGpus() ? fmt::format("{} {}", options.device, arch)
-                                     : options.transport,
-                            plural(std::thread::hardware_concurrency(), "core"), plan.program,
-                            input.reason(), proofText(plan, stats)));
+  table.comment(fmt::format(
+      "ccl {}  {} {}  {} ({})  {}  program {} ({})  {}", CCL_VERSION, what, name(plan.type),
+      plural(plan.ranks(), "rank"),
+      onGpus() ? fmt::format("{}{} {}", gpuProcesses() ? "processes, " : "", options.device, arch)
+               : options.transport,
+      plural(std::thread::hardware_concurrency(), "core"), plan.program, input.reason(),
+      proofText(plan, stats)));
   table.header();
 }
 

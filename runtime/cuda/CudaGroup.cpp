@@ -2,7 +2,6 @@
 #include "runtime/cuda/CudaGroup.h"
 
 #include "runtime/Log.h"
-#include "runtime/Settings.h"
 #include "runtime/cuda/SyncBlock.h"
 
 #include <fmt/ranges.h>
@@ -16,9 +15,7 @@ namespace ccl::cuda {
 // Ranks are told apart by 32-bit numbers; all are in this process.
 constexpr int64_t mostRanks = 4096, mostSlotBytes = int64_t(1) << 40;
 
-llvm::Expected<std::unique_ptr<CudaGroup>> CudaGroup::create(const Driver &driver, int64_t ranks,
-                                                             llvm::ArrayRef<int> devices,
-                                                             CudaGroupOptions options) {
+static llvm::Error checkOptions(int64_t ranks, CudaGroupOptions &options) {
   if (ranks < 1 || ranks > mostRanks)
     return makeFailure(Failure::BadArgument,
                        "a communicator of one process has 1 to {} ranks, "
@@ -28,6 +25,14 @@ llvm::Expected<std::unique_ptr<CudaGroup>> CudaGroup::create(const Driver &drive
     return makeFailure(Failure::BadArgument, "slots have 1 to {} bytes, not {} (CCL_SLOT_BYTES)",
                        mostSlotBytes, options.slotBytes);
   options.slotBytes = roundUp(options.slotBytes, int64_t(cacheLine));
+  return llvm::Error::success();
+}
+
+llvm::Expected<std::unique_ptr<CudaGroup>> CudaGroup::create(const Driver &driver, int64_t ranks,
+                                                             llvm::ArrayRef<int> devices,
+                                                             CudaGroupOptions options) {
+  if (llvm::Error e = checkOptions(ranks, options))
+    return e;
   if (devices.empty())
     return makeFailure(Failure::BadArgument, "a communicator of {} ranks names no GPU", ranks);
   for (size_t d = 0; d < devices.size(); ++d)
@@ -42,80 +47,169 @@ llvm::Expected<std::unique_ptr<CudaGroup>> CudaGroup::create(const Driver &drive
   return group;
 }
 
+llvm::Expected<std::unique_ptr<CudaGroup>> CudaGroup::join(const Driver &driver,
+                                                           std::unique_ptr<Member> host,
+                                                           int ordinal, CudaGroupOptions options,
+                                                           Milliseconds timeout) {
+  const int64_t ranks = host->ranks();
+  std::unique_ptr<CudaGroup> group(new CudaGroup(driver, ranks, options));
+  const RelaxedCapture relaxed(driver);
+  llvm::Error error = checkOptions(ranks, group->options);
+  if (!error)
+    error = group->openPart(ordinal);
+  // Others need not wait for who cannot come.
+  if (error)
+    return host->fail(std::move(error));
+  if (llvm::Error e = group->joinPeers(std::move(host), timeout))
+    return e;
+  log::info(log::Subsystem::Init, group->peers->host().rank(),
+            "communicator of {} processes with a GPU each, this one on GPU {}, slots of {} bytes",
+            ranks, ordinal, group->options.slotBytes);
+  return group;
+}
+
+llvm::Error CudaGroup::openPart(int ordinal) {
+  llvm::Expected<std::unique_ptr<Device>> device = Device::open(driver, ordinal);
+  if (!device)
+    return device.takeError();
+  Part &part = parts.emplace_back();
+  part.device = std::move(*device);
+  llvm::Expected<ContextScope> scope = part.device->enter();
+  if (!scope)
+    return scope.takeError();
+  llvm::Expected<Stream> stream = makeStream(driver);
+  if (!stream)
+    return stream.takeError();
+  part.own = std::move(*stream);
+  llvm::Expected<Event> event = makeEvent(driver);
+  if (!event)
+    return event.takeError();
+  part.last = std::move(*event);
+  if (pinned)
+    return llvm::Error::success();
+  llvm::Expected<PinnedMemory> memory =
+      allocatePinned(driver, sizeof(Control) + size_t(theRanks) * sizeof(FailureReport));
+  if (!memory)
+    return memory.takeError();
+  pinned = std::move(*memory);
+  new (pinned.get()) Control;
+  std::uninitialized_default_construct_n(reinterpret_cast<FailureReport *>(control() + 1),
+                                         theRanks);
+  return llvm::Error::success();
+}
+
 llvm::Error CudaGroup::open(llvm::ArrayRef<int> ordinals) {
-  for (int ordinal : ordinals) {
-    llvm::Expected<std::unique_ptr<Device>> device = Device::open(driver, ordinal);
-    if (!device)
-      return device.takeError();
-    Part &part = parts.emplace_back();
-    part.device = std::move(*device);
-    llvm::Expected<ContextScope> scope = part.device->enter();
-    if (!scope)
-      return scope.takeError();
-    llvm::Expected<Stream> stream = makeStream(driver);
-    if (!stream)
-      return stream.takeError();
-    part.own = std::move(*stream);
-    llvm::Expected<Event> event = makeEvent(driver);
-    if (!event)
-      return event.takeError();
-    part.last = std::move(*event);
-    if (pinned)
-      continue;
-    llvm::Expected<PinnedMemory> memory =
-        allocatePinned(driver, sizeof(Control) + size_t(theRanks) * sizeof(FailureReport));
-    if (!memory)
-      return memory.takeError();
-    pinned = std::move(*memory);
-    new (pinned.get()) Control;
-    std::uninitialized_default_construct_n(reinterpret_cast<FailureReport *>(control() + 1),
-                                           theRanks);
-  }
+  for (int ordinal : ordinals)
+    if (llvm::Error e = openPart(ordinal))
+      return e;
   for (const Part &part : parts)
     for (const Part &other : parts)
       if (&part != &other)
         if (llvm::Error e = part.device->reachPeer(*other.device))
           return e;
+  std::vector<Device *> devices;
+  for (int64_t r = 0; r < theRanks; ++r) {
+    parts[deviceOf(r)].ranks.push_back(r);
+    devices.push_back(&device(r));
+  }
+  localHomes = std::make_unique<LocalHomes>(std::move(devices));
+  homes = localHomes.get();
   return openRanks();
 }
 
+llvm::Error CudaGroup::joinPeers(std::unique_ptr<Member> host, Milliseconds timeout) {
+  Part &part = parts.front();
+  part.ranks.push_back(host->rank());
+  auto made = CudaPeers::create(std::move(host), *part.device, options.sharing, timeout);
+  if (!made)
+    return made.takeError();
+  peers = std::move(*made);
+  homes = peers.get();
+  llvm::Error error = [&]() -> llvm::Error {
+    if (llvm::Error e = openRanks())
+      return e;
+    auto started = CudaWatch::start(peers->host(), control(), [this] { collect(); }, timeout);
+    if (!started)
+      return started.takeError();
+    watch = std::move(*started);
+    return llvm::Error::success();
+  }();
+  return error ? peers->fail(std::move(error)) : llvm::Error::success();
+}
+
 llvm::Error CudaGroup::openRanks() {
-  std::vector<Device *> homes;
-  std::vector<CUdeviceptr> blocks;
-  for (int64_t r = 0; r < theRanks; ++r)
-    parts[deviceOf(r)].ranks.push_back(r);
   // Where many ranks share a GPU there is no room for many instances of each.
   instanceLimit = mostInstances;
   for (const Part &part : parts)
     instanceLimit = std::min(instanceLimit, part.device->mostBlocks() / int64_t(part.ranks.size()));
   instanceLimit = std::max<int64_t>(instanceLimit, 1);
-  const SyncBlock layout(theRanks, instanceLimit);
-  for (int64_t r = 0; r < theRanks; ++r) {
-    Device &home = *homes.emplace_back(&device(r));
-    RankPart &part = rankParts.emplace_back();
-    part.source = std::make_unique<GpuMemory>(home, parts.size() > 1);
-    part.memory = std::make_unique<RankMemory>(*part.source);
-    llvm::Expected<CUdeviceptr> block = home.take(size_t(layout.bytes()));
-    if (!block)
-      return block.takeError();
-    blocks.push_back(part.sync = *block);
+  if (peers) {
+    auto all =
+        peers->meet(CudaPeers::Topic::Open, {uint64_t(instanceLimit), uint64_t(options.slotBytes)});
+    if (!all)
+      return all.takeError();
+    for (size_t r = 0; r < all->size(); ++r) {
+      instanceLimit = std::min(instanceLimit, int64_t((*all)[r][0]));
+      if ((*all)[r][1] != all->front()[1])
+        return makeFailure(Failure::Mismatch,
+                           "ranks 0 and {} disagree on the bytes of a slot: {} and {} "
+                           "(CCL_SLOT_BYTES)",
+                           r, all->front()[1], (*all)[r][1]);
+    }
   }
   for (int64_t r = 0; r < theRanks; ++r) {
+    RankPart &part = rankParts.emplace_back();
+    if (!isLocal(r))
+      continue;
+    part.source = std::make_unique<GpuMemory>(device(r), parts.size() > 1, peers.get());
+    part.memory = std::make_unique<RankMemory>(*part.source);
+  }
+  channels = std::make_unique<GpuChannels>(*homes, options.slotBytes);
+  return openSync();
+}
+
+llvm::Error CudaGroup::openSync() {
+  const SyncBlock layout(theRanks, instanceLimit);
+  std::vector<CUdeviceptr> blocks;
+  for (int64_t r = 0; r < theRanks; ++r) {
+    llvm::Expected<CUdeviceptr> block = homes->take(r, size_t(layout.bytes()));
+    if (!block)
+      return block.takeError();
+    blocks.push_back(rankParts[size_t(r)].sync = *block);
+  }
+  for (int64_t r = 0; r < theRanks; ++r) {
+    if (!isLocal(r))
+      continue;
     const std::vector<char> contents = layout.contents(r, blocks);
     if (llvm::Error e = device(r).write(blocks[size_t(r)], contents.data(), contents.size()))
       return e;
   }
-  channels = std::make_unique<GpuChannels>(std::move(homes), options.slotBytes);
   return llvm::Error::success();
 }
 
-CudaGroup::~CudaGroup() { llvm::consumeError(wait()); }
+std::vector<int64_t> CudaGroup::localRanks() const {
+  std::vector<int64_t> result;
+  for (int64_t r = 0; r < theRanks; ++r)
+    if (isLocal(r))
+      result.push_back(r);
+  return result;
+}
+
+CudaGroup::~CudaGroup() {
+  llvm::consumeError(wait());
+  watch.reset(); // its thread uses all of this
+}
 
 //===----------------------------------------------------------------------===//
 // Failing
 //===----------------------------------------------------------------------===//
 
 llvm::Error CudaGroup::fail(llvm::Error error) {
+  if (peers) {
+    error = peers->fail(std::move(error));
+    __atomic_store_n(&control()->abort, 1u, __ATOMIC_RELEASE);
+    return error;
+  }
   const std::lock_guard lock(failureMutex);
   llvm::handleAllErrors(
       std::move(error),
@@ -143,21 +237,30 @@ void CudaGroup::collect() {
     return;
   const Blame who = blame(found);
   failed.emplace(Failure::Timeout, describeReport(found) + "; " + who.why, who.rank);
+  if (peers) // who was first everywhere is right
+    llvm::consumeError(peers->fail(llvm::make_error<RuntimeError>(*failed)));
+}
+
+const FailureReport *CudaGroup::reportOf(int64_t rank) const {
+  if (watch)
+    return watch->reportOf(rank);
+  const FailureReport *report = reinterpret_cast<const FailureReport *>(control() + 1) + rank;
+  return __atomic_load_n(&report->written, __ATOMIC_ACQUIRE) != 0 ? report : nullptr;
 }
 
 CudaGroup::Blame CudaGroup::blame(const FailureReport &first) const {
-  const auto *reports = reinterpret_cast<const FailureReport *>(control() + 1);
-  // Who waits has seen by now that it is over, or does in a moment.
-  const auto deadline = std::chrono::steady_clock::now() + std::chrono::milliseconds(50);
+  // Who waits has seen by now that it is over, or does in a moment; other processes see it later.
+  const auto deadline =
+      std::chrono::steady_clock::now() + std::chrono::milliseconds(peers ? 300 : 50);
   auto waitOf = [&](int64_t rank) -> const FailureReport * {
-    const FailureReport &report = reports[rank];
-    while (__atomic_load_n(&report.written, __ATOMIC_ACQUIRE) == 0) {
+    const FailureReport *report = nullptr;
+    while (!(report = reportOf(rank))) {
       if (std::chrono::steady_clock::now() > deadline)
         return nullptr;
       std::this_thread::sleep_for(std::chrono::milliseconds(1));
     }
     // Launches that were queued behind this one end, too.
-    return report.launch == first.launch ? &report : nullptr;
+    return report->launch == first.launch ? report : nullptr;
   };
   std::vector<int64_t> chain;
   for (int64_t rank = first.rank;;) {
@@ -178,6 +281,8 @@ CudaGroup::Blame CudaGroup::blame(const FailureReport &first) const {
 }
 
 std::optional<RuntimeError> CudaGroup::failure() {
+  if (peers)
+    return peers->failure(); // the watch tells it of kernels
   collect();
   const std::lock_guard lock(failureMutex);
   return failed;
@@ -241,7 +346,10 @@ llvm::Error CudaGroup::wait() {
 
 llvm::Error CudaGroup::synchronize() {
   llvm::Error error = wait();
-  collect();
+  if (watch)
+    watch->settle();
+  else
+    collect();
   if (error)
     return fail(std::move(error));
   if (llvm::Error e = firstFailure())
@@ -255,7 +363,7 @@ constexpr size_t mostUploadBytes = 8 << 20;
 llvm::Error CudaGroup::reclaim(bool now) {
   bool wanted = false;
   for (const RankPart &part : rankParts)
-    wanted |= part.source->hasRetired() && !everCaptured;
+    wanted |= part.source && part.source->hasRetired() && !everCaptured;
   for (const Part &part : parts)
     wanted |= part.device->releasable() > mostUploadBytes;
   if (!wanted)
@@ -274,7 +382,7 @@ llvm::Error CudaGroup::reclaim(bool now) {
       return llvm::Error::success();
   }
   for (const RankPart &part : rankParts)
-    if (!everCaptured) // a graph may use what was given back
+    if (part.source && !everCaptured) // a graph may use what was given back
       part.source->reclaim();
   for (const Part &part : parts)
     if (part.device->releasable() > mostUploadBytes)

@@ -1,5 +1,7 @@
 //===- CudaGroup.h - A communicator whose ranks are on GPUs of this process --------===//
 //
+// Or of others, too: CudaMember.h is that side of it, and says what differs.
+//
 // Rank r lives on devices[r % devices]. One call launches a program on all ranks, in streams; it
 // returns when that is queued. Ranks of one GPU run in one grid, all of whose blocks run at
 // once: two communicators that share a GPU need room for both, or one waits in its stream until
@@ -17,7 +19,7 @@
 //===----------------------------------------------------------------------===//
 #pragma once
 
-#include "runtime/Member.h"
+#include "runtime/cuda/CudaPeers.h"
 #include "runtime/cuda/GpuChannels.h"
 #include "runtime/cuda/GpuCut.h"
 #include "runtime/cuda/GpuMemory.h"
@@ -26,12 +28,17 @@
 #include <atomic>
 #include <mutex>
 #include <optional>
+#include <set>
 
 namespace ccl::cuda {
 
 struct CudaGroupOptions {
   int64_t slotBytes = model::usualSlotBytes; ///< data in one slot of a channel
   int64_t instances = 0;                     ///< of every launch that names none; 0: by its size
+  /// With ranks in other processes: compare every launch, not only the first of its kind.
+  bool checked = false;
+  /// With ranks in other processes: how they share memory; empty: as the GPU likes it.
+  std::optional<Sharing> sharing{};
 };
 
 /// Buffers of one rank, on its GPU or memory that it reaches. See LaunchArgs.
@@ -59,11 +66,18 @@ public:
   static llvm::Expected<std::unique_ptr<CudaGroup>> create(const Driver &driver, int64_t ranks,
                                                            llvm::ArrayRef<int> devices,
                                                            CudaGroupOptions options = {});
+  /// This process is one rank, on GPU `ordinal`; `host` is how it meets the others. Collective.
+  static llvm::Expected<std::unique_ptr<CudaGroup>> join(const Driver &driver,
+                                                         std::unique_ptr<Member> host, int ordinal,
+                                                         CudaGroupOptions options,
+                                                         Milliseconds timeout);
   /// Waits for what was launched. Graphs that were captured must not be replayed any more.
   ~CudaGroup();
   CudaGroup(const CudaGroup &) = delete;
 
   int64_t ranks() const { return theRanks; }
+  /// Of this process, in order: all, or one.
+  std::vector<int64_t> localRanks() const;
   /// Index into the GPUs of the communicator.
   size_t deviceOf(int64_t rank) const { return size_t(rank) % parts.size(); }
   size_t devices() const { return parts.size(); }
@@ -72,9 +86,16 @@ public:
   /// Of our own, that launches without streams use.
   CUstream stream(size_t device) const { return parts[device].own.get(); }
 
-  /// `args`: one for each rank.
+  /// Null if all ranks are of this process.
+  CudaPeers *processes() const { return peers.get(); }
+
+  /// `args`: one for each rank of this process.
   llvm::Error launch(const std::shared_ptr<LoadedCudaProgram> &program,
                      llvm::ArrayRef<CudaLaunchArgs> args, const CudaLaunchOptions &options);
+  // With ranks in other processes only; see CudaMember.
+  llvm::Expected<SymmetricBuffer> allocate(int64_t bytes, Milliseconds timeout);
+  llvm::Expected<SymmetricBuffer> registerBuffer(void *address, int64_t bytes,
+                                                 Milliseconds timeout);
   /// Waits for all launches, replays of graphs excepted, and says how they ended; of replays that
   /// the user has waited for, too.
   llvm::Error synchronize();
@@ -111,6 +132,10 @@ private:
     /// LaunchHead::ends, by the number of instances.
     std::map<int64_t, CUdeviceptr> ends;
   };
+  /// What processes compare of a launch; alike ones need not be compared again.
+  using LaunchKey = std::array<uint64_t, 5>;
+  /// What was found then: buffers of all ranks, if the program uses peers'.
+  using AllPointers = std::vector<std::vector<void *>>;
   /// What is launched on one GPU.
   struct Grid {
     const Code *code = nullptr;
@@ -122,8 +147,11 @@ private:
     std::shared_ptr<LoadedCudaProgram> program;
     int number = 0;
     std::vector<RankProgram> ranks;
-    std::vector<Grid> grids; ///< by device
-    bool captured = false;   ///< a graph uses it
+    std::vector<Grid> grids;          ///< by device
+    bool captured = false;            ///< a graph uses it
+    std::set<int64_t> opened{};       ///< numbers of instances that have channels
+    int64_t resident = mostInstances; ///< instances that run at once everywhere
+    std::map<LaunchKey, AllPointers> agreed{};
   };
   /// What reports say of a plan.
   struct Named {
@@ -138,14 +166,19 @@ private:
     std::vector<CUstream> streams{}; ///< by device
     bool capturing = false;
     std::optional<UnevenShards> shards{};
-    std::vector<LaunchShape> shapes{}; ///< by rank
+    uint64_t countsPrint = 0;          ///< tells counts of uneven launches apart; 0: they are even
+    std::vector<LaunchShape> shapes{}; ///< by rank; of other processes': as here
     int batchShift = 0;
-    std::vector<std::vector<void *>> pointers{}; ///< by rank and buffer
+    AllPointers pointers{}; ///< by rank and buffer
+    LaunchKey key{};
+    bool isNew = false; ///< processes have to compare it
 
     LaunchArgs argsOf(int64_t rank) const {
       LaunchArgs result;
-      result.in = args[size_t(rank)].in;
-      result.out = args[size_t(rank)].out;
+      // A process has one rank, or all.
+      const CudaLaunchArgs &own = args.size() == 1 ? args.front() : args[size_t(rank)];
+      result.in = own.in;
+      result.out = own.out;
       result.count = options.count;
       result.microBatches = options.microBatches;
       return result;
@@ -155,7 +188,11 @@ private:
   CudaGroup(const Driver &driver, int64_t ranks, CudaGroupOptions options)
       : driver(driver), theRanks(ranks), options(options) {}
   llvm::Error open(llvm::ArrayRef<int> ordinals);
+  llvm::Error openPart(int ordinal);
+  llvm::Error joinPeers(std::unique_ptr<Member> host, Milliseconds timeout);
   llvm::Error openRanks();
+  llvm::Error openSync();
+  bool isLocal(int64_t rank) const { return homes->isLocal(rank); }
   Device &device(int64_t rank) { return *parts[deviceOf(rank)].device; }
   Control *control() const { return static_cast<Control *>(pinned.get()); }
 
@@ -170,6 +207,7 @@ private:
     std::string why;
   };
   Blame blame(const FailureReport &first) const;
+  const FailureReport *reportOf(int64_t rank) const;
   llvm::Error wait();
   /// Frees what no launch uses any more, if all are over or `now` waits for them.
   llvm::Error reclaim(bool now);
@@ -179,11 +217,23 @@ private:
   llvm::Error uploadTables(const RankAgents &table, Device &device, RankProgram &part);
   llvm::Error checkSides(const Prepared &prepared) const;
   llvm::Error prepareGrid(Prepared &prepared, size_t device);
+  llvm::Error openChannels(Prepared &prepared, int64_t instances);
   void forgetPrograms();
+
+  // With ranks in other processes.
+  llvm::Expected<SymmetricBuffer>
+  makeShared(Milliseconds timeout, llvm::function_ref<llvm::Expected<SymmetricBuffer>()> body);
+  llvm::Error agreeOnProgram(Prepared &prepared);
+  llvm::Error gatherCounts(const Launching &launching, std::vector<UnevenCounts> &counts);
+  llvm::Error agree(Launching &launching);
+  llvm::Error compareLaunches(const Launching &launching,
+                              llvm::ArrayRef<CudaPeers::Facts> all) const;
+  llvm::Error exchangePlaces(Launching &launching, bool moved);
 
   llvm::Error run(Launching &launching);
   llvm::Error findStreams(Launching &launching);
   llvm::Error findShapes(Launching &launching);
+  llvm::Error findRankShape(Launching &launching, int64_t rank);
   llvm::Error cut(Launching &launching);
   llvm::Error follow(Launching &launching);
   llvm::Error place(Launching &launching);
@@ -199,8 +249,12 @@ private:
   const int64_t theRanks;
   CudaGroupOptions options;
   std::vector<Part> parts;
-  std::vector<RankPart> rankParts;
-  PinnedMemory pinned; ///< a Control and reports of all ranks
+  PinnedMemory pinned;              ///< a Control and reports of all ranks
+  std::unique_ptr<CudaPeers> peers; ///< null: all ranks are here
+  std::unique_ptr<LocalHomes> localHomes;
+  RankHomes *homes = nullptr;
+  std::vector<RankPart> rankParts;  ///< memory only of those that are here
+  std::unique_ptr<CudaWatch> watch; ///< if there are other processes
   std::unique_ptr<GpuChannels> channels;
   std::map<const LoadedCudaProgram *, Prepared> programs;
   std::vector<Named> plans;  ///< by LaunchHead::plan

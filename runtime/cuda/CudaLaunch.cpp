@@ -28,16 +28,18 @@ llvm::Error CudaGroup::launch(const std::shared_ptr<LoadedCudaProgram> &program,
                               const CudaLaunchOptions &launchOptions) {
   if (llvm::Error e = firstFailure())
     return e;
-  if (!program)
-    return makeFailure(Failure::BadArgument, "no program to launch");
-  if (int64_t(args.size()) != theRanks)
-    return makeFailure(Failure::BadArgument, "a launch on {} ranks has buffers of {}", theRanks,
-                       args.size());
-  if (launchOptions.timeout.count() <= 0)
-    return makeFailure(Failure::BadArgument, "the time-out of a launch is {} ms",
-                       launchOptions.timeout.count());
   const RelaxedCapture relaxed(driver);
   llvm::Error error = [&]() -> llvm::Error {
+    if (!program)
+      return makeFailure(Failure::BadArgument, "no program to launch");
+    if (const int64_t here = peers ? 1 : theRanks; int64_t(args.size()) != here)
+      return makeFailure(Failure::BadArgument, "a launch on {} ranks has buffers of {}", here,
+                         args.size());
+    if (launchOptions.timeout.count() <= 0)
+      return makeFailure(Failure::BadArgument, "the time-out of a launch is {} ms",
+                         launchOptions.timeout.count());
+    if (peers)
+      peers->setTimeout(launchOptions.timeout);
     // With one GPU it is current for all that follows.
     llvm::Expected<ContextScope> scope = parts.front().device->enter();
     if (!scope)
@@ -55,7 +57,8 @@ llvm::Error CudaGroup::launch(const std::shared_ptr<LoadedCudaProgram> &program,
     refused = isRefusal(e->category);
     return llvm::Error(std::move(e));
   });
-  return refused ? std::move(error) : fail(std::move(error));
+  // What one process refuses, others may have begun.
+  return refused && !peers ? std::move(error) : fail(std::move(error));
 }
 
 llvm::Error CudaGroup::run(Launching &launching) {
@@ -63,6 +66,9 @@ llvm::Error CudaGroup::run(Launching &launching) {
     return e;
   if (llvm::Error e = findShapes(launching))
     return e;
+  if (peers)
+    if (llvm::Error e = agree(launching))
+      return e;
   // A barrier moves no data, so a count says nothing about it.
   if (launching.shapes.front().count == 0 && launching.prepared.ranks.front().facts.places > 0)
     return llvm::Error::success();
@@ -71,11 +77,13 @@ llvm::Error CudaGroup::run(Launching &launching) {
   if (!launching.capturing)
     if (llvm::Error e = reclaim(/*now=*/false))
       return e;
-  if (log::tracesCollectives())
+  if (log::tracesCollectives() && isLocal(0))
     trace(launching);
   if (llvm::Error e = follow(launching))
     return e;
   if (llvm::Error e = place(launching))
+    return e;
+  if (llvm::Error e = openChannels(launching.prepared, launching.shapes.front().instances))
     return e;
   return startAll(launching);
 }
@@ -126,7 +134,10 @@ llvm::Error CudaGroup::placeRank(Launching &launching, int64_t rank) {
 
 llvm::Error CudaGroup::place(Launching &launching) {
   launching.pointers.resize(size_t(theRanks));
+  const size_t segments = peers ? peers->segments() : 0;
   for (int64_t r = 0; r < theRanks; ++r) {
+    if (!isLocal(r))
+      continue;
     llvm::Error error = placeRank(launching, r);
     if (error && !everCaptured) {
       // What was given back lately may be what is missing.
@@ -134,13 +145,14 @@ llvm::Error CudaGroup::place(Launching &launching) {
       if (llvm::Error e = wait())
         return e;
       for (const RankPart &part : rankParts)
-        part.source->reclaim();
+        if (part.source)
+          part.source->reclaim();
       error = placeRank(launching, r);
     }
     if (error)
       return error;
   }
-  return llvm::Error::success();
+  return peers ? exchangePlaces(launching, peers->segments() != segments) : llvm::Error::success();
 }
 
 llvm::Expected<CUdeviceptr> CudaGroup::uploadShards(Launching &launching, Device &home) {
@@ -171,24 +183,13 @@ llvm::Expected<std::string> CudaGroup::makeLaunch(Launching &launching, int64_t 
   RankProgram &program = launching.prepared.ranks[size_t(rank)];
   const LaunchShape &shape = launching.shapes[size_t(rank)];
   Device &home = device(rank);
-  CUdeviceptr &ends = program.ends[shape.instances];
-  if (!ends && !program.channels.ends.empty()) {
-    llvm::Expected<std::vector<CUdeviceptr>> opened =
-        channels->open(program.channels, shape.instances);
-    if (!opened)
-      return opened.takeError();
-    llvm::Expected<CUdeviceptr> table = home.upload(*opened, true);
-    if (!table)
-      return table.takeError();
-    ends = *table;
-  }
   LaunchHead head;
   head.me = rank;
   head.count = shape.runCount;
   head.microBatches = shape.cut.microBatches;
   head.stride = shape.cut.stride;
   head.timeoutNs = std::chrono::nanoseconds(launching.options.timeout).count();
-  head.ends = pointerTo<ChannelEnd *const>(ends);
+  head.ends = pointerTo<ChannelEnd *const>(program.ends[shape.instances]);
   head.endOf = pointerTo<const int>(program.endOf);
   head.shards = shape.packed ? pointerTo<const Shard *const>(shards) : nullptr;
   head.sync = pointerTo<RankSync>(rankParts[size_t(rank)].sync);
@@ -297,7 +298,8 @@ llvm::Error CudaGroup::startAll(Launching &launching) {
   for (size_t d = 0; d < parts.size() && !error; ++d)
     error = start(launching, d);
   for (int64_t r = 0; r < theRanks && !error; ++r)
-    error = finish(launching, r);
+    if (isLocal(r))
+      error = finish(launching, r);
   if (launching.capturing)
     return error;
   // If something was not queued, the rest was all the same, and is waited for.

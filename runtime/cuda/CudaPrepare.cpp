@@ -1,8 +1,6 @@
 //===- CudaPrepare.cpp - What a program is for a communicator, found once ----------===//
 #include "runtime/cuda/CudaGroup.h"
 
-#include <set>
-
 namespace ccl::cuda {
 
 static_assert(sizeof(LaunchHead) % alignof(BufferView) == 0,
@@ -69,6 +67,8 @@ llvm::Error CudaGroup::prepareRank(Prepared &prepared, int64_t rank) {
   if (!found)
     return found.takeError();
   part.channels = std::move(*found);
+  if (!isLocal(rank))
+    return llvm::Error::success();
   llvm::Expected<CUdeviceptr> endOf = device(rank).upload(part.channels.endOf, true);
   if (!endOf)
     return endOf.takeError();
@@ -117,12 +117,35 @@ llvm::Error CudaGroup::prepareGrid(Prepared &prepared, size_t d) {
   return llvm::Error::success();
 }
 
+/// Every process does that for all ranks, so that each knows where the memory of all is.
+llvm::Error CudaGroup::openChannels(Prepared &prepared, int64_t instances) {
+  if (prepared.opened.count(instances))
+    return llvm::Error::success();
+  for (int64_t r = 0; r < theRanks; ++r) {
+    RankProgram &program = prepared.ranks[size_t(r)];
+    if (program.channels.ends.empty())
+      continue;
+    llvm::Expected<std::vector<CUdeviceptr>> opened = channels->open(program.channels, instances);
+    if (!opened)
+      return opened.takeError();
+    if (!isLocal(r))
+      continue;
+    llvm::Expected<CUdeviceptr> table = device(r).upload(*opened, true);
+    if (!table)
+      return table.takeError();
+    program.ends[instances] = *table;
+  }
+  prepared.opened.insert(instances);
+  return llvm::Error::success();
+}
+
 void CudaGroup::forgetPrograms() {
   // Code may be in use until all that was launched is over.
   if (llvm::Error e = wait())
     return llvm::consumeError(std::move(e)); // the next call says so
-  std::erase_if(programs, [](const auto &entry) {
-    return !entry.second.captured && entry.second.program.use_count() == 1;
+  // Processes forget alike: who still holds what is not known to others.
+  std::erase_if(programs, [&](const auto &entry) {
+    return !entry.second.captured && (peers || entry.second.program.use_count() == 1);
   });
 }
 
@@ -156,6 +179,14 @@ CudaGroup::prepare(const std::shared_ptr<LoadedCudaProgram> &program) {
   for (size_t d = 0; d < parts.size(); ++d)
     if (llvm::Error e = prepareGrid(prepared, d))
       return e;
+  for (size_t d = 0; d < parts.size(); ++d)
+    prepared.resident = std::min(prepared.resident,
+                                 prepared.grids[d].mostBlocks /
+                                     (int64_t(parts[d].ranks.size()) * prepared.grids[d].blocks));
+  if (peers)
+    if (llvm::Error e = agreeOnProgram(prepared))
+      return e;
+  const std::lock_guard lock(failureMutex); // reports name plans
   Named &named = plans.emplace_back();
   named.name = fmt::format("{} (hash {}, {} {})", plan.program, plan.hash, plan.contract.str(),
                            name(plan.type));

@@ -2,6 +2,8 @@
 #include "runtime/Agreement.h"
 #include "runtime/cuda/CudaGroup.h"
 
+#include <fmt/ranges.h>
+
 namespace ccl::cuda {
 
 llvm::Error CudaGroup::findStreams(Launching &launching) {
@@ -32,38 +34,59 @@ llvm::Error CudaGroup::findStreams(Launching &launching) {
   return llvm::Error::success();
 }
 
+llvm::Error CudaGroup::findRankShape(Launching &launching, int64_t r) {
+  const Plan &plan = launching.prepared.program->plan();
+  const RankFacts &facts = launching.prepared.ranks[size_t(r)].facts;
+  const LaunchArgs args = launching.argsOf(r);
+  const UnevenShards *shards = launching.shards ? &*launching.shards : nullptr;
+  llvm::Expected<LaunchShape> shape = findUncutShape(plan, facts, r, args, shards);
+  if (!shape)
+    return shape.takeError();
+  const bool hasIn = !shards || shards->callerRows(r).inElements > 0;
+  const bool hasOut = !shards || shards->callerRows(r).outElements > 0;
+  if (shape->count > 0 && facts.needsIn && hasIn)
+    if (llvm::Error e = checkMemory(device(r), args.in, fmt::format("rank {}: `in`", r)))
+      return e;
+  if (shape->count > 0 && facts.needsOut && hasOut)
+    if (llvm::Error e = checkMemory(device(r), args.out, fmt::format("rank {}: `out`", r)))
+      return e;
+  launching.shapes[size_t(r)] = *shape;
+  return llvm::Error::success();
+}
+
 llvm::Error CudaGroup::findShapes(Launching &launching) {
   const Plan &plan = launching.prepared.program->plan();
   const llvm::ArrayRef<UnevenCounts> uneven = launching.options.uneven;
   if (!uneven.empty()) {
-    if (uneven.size() != 1 && int64_t(uneven.size()) != theRanks)
+    if (uneven.size() != 1 && (peers || int64_t(uneven.size()) != theRanks))
       return makeFailure(Failure::BadArgument, "an uneven launch on {} ranks has counts of {}",
                          theRanks, uneven.size());
     for (size_t r = 0; r < uneven.size(); ++r)
-      if (llvm::Error e = checkUneven(plan, int64_t(r), uneven[r]))
+      if (llvm::Error e = checkUneven(plan, peers ? peers->host().rank() : int64_t(r), uneven[r]))
         return e;
-    llvm::Expected<UnevenShards> shards = UnevenShards::make(plan, {uneven.begin(), uneven.end()});
+    std::vector<UnevenCounts> counts(uneven.begin(), uneven.end());
+    if (peers && !uneven.front().receives.empty())
+      if (llvm::Error e = gatherCounts(launching, counts))
+        return e;
+    llvm::Expected<UnevenShards> shards = UnevenShards::make(plan, counts);
     if (!shards)
       return shards.takeError();
     launching.shards.emplace(std::move(*shards));
+    std::string text;
+    for (const UnevenCounts &of : counts)
+      text += fmt::format("{};{};", fmt::join(of.counts, ","), fmt::join(of.receives, ","));
+    launching.countsPrint = fingerprint(text);
   }
   int64_t formOwner = -1;
+  launching.shapes.resize(size_t(theRanks));
+  for (const Part &part : parts)
+    for (int64_t r : part.ranks)
+      if (llvm::Error e = findRankShape(launching, r))
+        return e;
+  if (peers)
+    launching.shapes.assign(size_t(theRanks), launching.shapes[size_t(peers->host().rank())]);
   for (int64_t r = 0; r < theRanks; ++r) {
-    const RankFacts &facts = launching.prepared.ranks[size_t(r)].facts;
-    const LaunchArgs args = launching.argsOf(r);
-    const UnevenShards *shards = launching.shards ? &*launching.shards : nullptr;
-    llvm::Expected<LaunchShape> shape = findUncutShape(plan, facts, r, args, shards);
-    if (!shape)
-      return shape.takeError();
-    const bool hasIn = !shards || shards->callerRows(r).inElements > 0;
-    const bool hasOut = !shards || shards->callerRows(r).outElements > 0;
-    if (shape->count > 0 && facts.needsIn && hasIn)
-      if (llvm::Error e = checkMemory(device(r), args.in, fmt::format("rank {}: `in`", r)))
-        return e;
-    if (shape->count > 0 && facts.needsOut && hasOut)
-      if (llvm::Error e = checkMemory(device(r), args.out, fmt::format("rank {}: `out`", r)))
-        return e;
-    launching.shapes.push_back(*shape);
+    const LaunchShape *shape = &launching.shapes[size_t(r)];
     if (shape->form == Form::Either)
       continue;
     if (formOwner < 0)
@@ -83,11 +106,7 @@ llvm::Error CudaGroup::cut(Launching &launching) {
   rules.atLeast = launching.options.microBatches;
   rules.instances =
       launching.options.instances != 0 ? launching.options.instances : options.instances;
-  rules.resident = instanceLimit;
-  for (size_t d = 0; d < parts.size(); ++d)
-    rules.resident =
-        std::min(rules.resident, prepared.grids[d].mostBlocks /
-                                     (int64_t(parts[d].ranks.size()) * prepared.grids[d].blocks));
+  rules.resident = std::min(instanceLimit, prepared.resident);
   llvm::Expected<GpuCut> cut =
       chooseGpuCut(plan, prepared.ranks.front().facts, launching.shapes.front().runCount, rules);
   if (!cut)

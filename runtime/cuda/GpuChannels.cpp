@@ -65,7 +65,6 @@ llvm::Expected<RankChannels> findChannels(const KernelPlan &kernel, size_t index
 llvm::Error GpuChannels::grow(const ChannelKey &key, std::vector<Instance> &have,
                               int64_t instances) {
   const int64_t first = int64_t(have.size()), count = instances - first;
-  Device &source = *devices[size_t(key.source)], &destination = *devices[size_t(key.destination)];
   const int64_t pitch = slotPitch(key.protocol, slotBytes), part = line + key.slots * pitch;
   auto noMemory = [&](llvm::Error e) {
     return makeFailure(
@@ -73,10 +72,10 @@ llvm::Error GpuChannels::grow(const ChannelKey &key, std::vector<Instance> &have
         count, key.slots, pitch, key.source, key.destination, llvm::toString(std::move(e)));
   };
   // At the sender: counters, then ends. At the receiver: counters and slots, then ends.
-  llvm::Expected<CUdeviceptr> there = source.take(size_t(count * (line + endBytes)));
+  llvm::Expected<CUdeviceptr> there = homes.take(key.source, size_t(count * (line + endBytes)));
   if (!there)
     return noMemory(there.takeError());
-  llvm::Expected<CUdeviceptr> here = destination.take(size_t(count * (part + endBytes)));
+  llvm::Expected<CUdeviceptr> here = homes.take(key.destination, size_t(count * (part + endBytes)));
   if (!here)
     return noMemory(here.takeError());
   std::vector<char> to(size_t(count * endBytes)), from(to.size());
@@ -98,10 +97,14 @@ llvm::Error GpuChannels::grow(const ChannelKey &key, std::vector<Instance> &have
     made.push_back({*there + CUdeviceptr(count * line + i * endBytes),
                     *here + CUdeviceptr(count * part + i * endBytes)});
   }
-  if (llvm::Error e = source.write(made.front().to, to.data(), to.size()))
-    return e;
-  if (llvm::Error e = destination.write(made.front().from, from.data(), from.size()))
-    return e;
+  // Each process writes what its own ranks use: addresses in it are those of that process.
+  if (homes.isLocal(key.source))
+    if (llvm::Error e = homes.device(key.source).write(made.front().to, to.data(), to.size()))
+      return e;
+  if (homes.isLocal(key.destination))
+    if (llvm::Error e =
+            homes.device(key.destination).write(made.front().from, from.data(), from.size()))
+      return e;
   have.insert(have.end(), made.begin(), made.end());
   return llvm::Error::success();
 }

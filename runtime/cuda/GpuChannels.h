@@ -7,7 +7,7 @@
 //===----------------------------------------------------------------------===//
 #pragma once
 
-#include "runtime/cuda/Device.h"
+#include "runtime/cuda/RankHomes.h"
 #include "runtime/plan/Plan.h"
 
 #include "llvm/ADT/STLFunctionalExtras.h"
@@ -39,12 +39,12 @@ llvm::Expected<RankChannels> findChannels(const KernelPlan &kernel, size_t index
 
 class GpuChannels {
 public:
-  /// `devices[r]` is the GPU of rank r.
-  GpuChannels(std::vector<Device *> devices, int64_t slotBytes)
-      : devices(std::move(devices)), slotBytes(slotBytes) {}
+  /// `homes` outlive it.
+  GpuChannels(RankHomes &homes, int64_t slotBytes) : homes(homes), slotBytes(slotBytes) {}
 
-  /// Makes what is missing of instances [0, instances) of the channels of `rank`; then the
-  /// addresses of its ends, in the order of LaunchHead::ends.
+  /// Makes what is missing of instances [0, instances) of the channels of one rank; then the
+  /// addresses of its ends, in the order of LaunchHead::ends. Every process does that for all
+  /// ranks, in the same order.
   llvm::Expected<std::vector<CUdeviceptr>> open(const RankChannels &channels, int64_t instances);
 
 private:
@@ -53,7 +53,7 @@ private:
   };
   llvm::Error grow(const ChannelKey &key, std::vector<Instance> &have, int64_t instances);
 
-  const std::vector<Device *> devices;
+  RankHomes &homes;
   const int64_t slotBytes;
   std::map<ChannelKey, std::vector<Instance>> channels;
 };

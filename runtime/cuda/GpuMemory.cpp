@@ -1,6 +1,7 @@
 //===- GpuMemory.cpp --------------------------------------------------------===//
 #include "runtime/cuda/GpuMemory.h"
 
+#include <bit>
 #include <cstdint>
 
 namespace ccl::cuda {
@@ -16,6 +17,14 @@ llvm::Expected<Block> GpuMemory::allocate(size_t bytes) {
   const RelaxedCapture relaxed(device.api());
   // None is asked for where a program has no scratch, but is given a place all the same.
   bytes = std::max<size_t>(bytes, 1);
+  if (peers) {
+    // Others may use it until the end, so it is never freed: doubling bounds what that costs.
+    bytes = std::bit_ceil(bytes);
+    llvm::Expected<CUdeviceptr> segment = peers->allocateSegment(bytes);
+    if (!segment)
+      return segment.takeError();
+    return Block{reinterpret_cast<char *>(uintptr_t(*segment)), bytes};
+  }
   llvm::Expected<DeviceMemory> memory = cuda::allocate(device.api(), bytes);
   if (!memory)
     return memory.takeError();
@@ -32,7 +41,9 @@ void GpuMemory::release(Block block) {
   used.erase(found);
 }
 
-bool GpuMemory::isReachable(const void *address, int64_t, bool read, bool written) const {
+bool GpuMemory::isReachable(const void *address, int64_t bytes, bool read, bool written) const {
+  if (peers)
+    return (!read && !written) || peers->regionOf(address, bytes) != 0;
   if (!shared || (!read && !written))
     return true;
   // Access of peers was allowed for what cuMemAlloc gives. What is mapped otherwise (pools,

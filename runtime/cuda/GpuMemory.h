@@ -6,14 +6,16 @@
 #pragma once
 
 #include "runtime/RankMemory.h"
-#include "runtime/cuda/Device.h"
+#include "runtime/cuda/CudaPeers.h"
 
 namespace ccl::cuda {
 
 class GpuMemory final : public MemorySource {
 public:
-  /// `shared`: ranks on other GPUs, too, use this rank's memory. `device` outlives it.
-  GpuMemory(Device &device, bool shared) : device(device), shared(shared) {}
+  /// `shared`: ranks on other GPUs, too, use this rank's memory. `peers`: those of other
+  /// processes, or null. Both outlive it.
+  GpuMemory(Device &device, bool shared, CudaPeers *peers)
+      : device(device), shared(shared), peers(peers) {}
 
   /// Of the launch that is prepared.
   void setStream(CUstream launchStream) { stream = launchStream; }
@@ -29,6 +31,7 @@ public:
 private:
   Device &device;
   const bool shared;
+  CudaPeers *const peers;
   CUstream stream = nullptr;
   std::map<char *, DeviceMemory> used;
   std::vector<DeviceMemory> retired;

@@ -56,6 +56,10 @@ public:
     return none();
   }
   llvm::Expected<std::unique_ptr<Member>> rebuild(Milliseconds) override { return none(); }
+  llvm::Error fail(llvm::Error error) override {
+    abort("");
+    return error;
+  }
   void abort(std::string) override {
     meeting.aborted = true;
     meeting.barrier.arrive_and_drop();

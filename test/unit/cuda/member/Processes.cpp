@@ -3,6 +3,7 @@
 
 #include "runtime/bootstrap/Star.h"
 
+#include <filesystem>
 #include <fstream>
 
 using namespace ccl::cuda;
@@ -56,6 +57,16 @@ int64_t countMappings() {
   return count;
 }
 
+/// What they lead to.
+static std::string listDescriptors() {
+  std::string text;
+  for (const auto &entry : std::filesystem::directory_iterator("/proc/self/fd")) {
+    std::error_code ignored;
+    text += std::filesystem::read_symlink(entry.path(), ignored).string() + " ";
+  }
+  return text;
+}
+
 static std::string runRank(Process &process, std::vector<int> sockets, const Body &body,
                            const CudaGroupOptions &options) {
   JoinOptions join;
@@ -65,6 +76,7 @@ static std::string runRank(Process &process, std::vector<int> sockets, const Bod
   join.timeout = Milliseconds(20000);
   // What the driver keeps is no communicator's.
   const PrimaryContext context = llvm::cantFail(PrimaryContext::retain(shim(), process.device()));
+  const Buffer first(shim(), process.device(), 1); // makes its heap
   const int64_t mappings = countMappings();
   const size_t free = freeBytes();
   const int descriptors = countDescriptors() - int(join.sockets.size());
@@ -78,8 +90,8 @@ static std::string runRank(Process &process, std::vector<int> sockets, const Bod
   process.member = std::move(*member);
   body(process);
   process.member.reset();
-  process.complaint.unless(countDescriptors() == descriptors, "{} descriptors, {} are left",
-                           descriptors, countDescriptors());
+  process.complaint.unless(countDescriptors() == descriptors, "{} descriptors, {} are left: {}",
+                           descriptors, countDescriptors(), listDescriptors());
   process.complaint.unless(countMappings() == mappings, "{} mappings, {} are left", mappings,
                            countMappings());
   process.complaint.unless(freeBytes() == free, "{} free bytes, {} are left", free, freeBytes());

@@ -57,6 +57,7 @@ void addCollectives(py::module_ &module, py::class_<CommunicatorHandle> &communi
 void addStreams(py::module_ &module);
 void addPrograms(py::module_ &module);
 void addBuilder(py::module_ &module);
+void addCuda(py::module_ &module);
 void addTopologies(py::module_ &module);
 
 } // namespace ccl::python

@@ -20,5 +20,6 @@ PYBIND11_MODULE(_ccl, module) {
   addBuilder(module);
   addTopologies(module);
   addCommunicators(module);
+  addCuda(module);
   addStreams(module);
 }

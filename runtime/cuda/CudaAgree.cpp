@@ -149,27 +149,42 @@ llvm::Error CudaGroup::agree(Launching &launching) {
       launching.options.instances < 0 || launching.options.instances > most)
     return makeFailure(Failure::BadArgument, "a launch of {} instances: 0 to {} are possible",
                        launching.options.instances, most);
-  launching.key = {
-      fingerprintOf(prepared.program->plan()) + launching.countsPrint, uint64_t(shape.count),
-      region(args.in, facts.inRead || facts.inWritten, facts.needsIn),
-      region(args.out, facts.outRead || facts.outWritten, facts.needsOut),
-      uint64_t(shape.form) | uint64_t(launching.capturing) << formBits |
-          uint64_t(launching.options.instances) << (formBits + capturedBits) |
-          uint64_t(launching.options.microBatches) << (formBits + capturedBits + instanceBits)};
-  launching.isNew = options.checked || !prepared.agreed.count(launching.key);
+  // What a rank without input or output cannot tell must not decide whether a kind is known: the
+  // others' buffers. If peers use them, such a launch is compared always; else each rank's form
+  // is its own matter.
+  const Plan &plan = prepared.program->plan();
+  bool seenByAll = !launching.shards;
+  for (const RankProgram &rank : prepared.ranks)
+    seenByAll &= rank.facts.needsIn && rank.facts.needsOut;
+  launching.key = {fingerprintOf(plan) + launching.countsPrint, uint64_t(shape.count),
+                   region(args.in, facts.inRead || facts.inWritten, facts.needsIn),
+                   region(args.out, facts.outRead || facts.outWritten, facts.needsOut),
+                   uint64_t(launching.capturing) << formBits |
+                       uint64_t(launching.options.instances) << (formBits + capturedBits) |
+                       uint64_t(launching.options.microBatches)
+                           << (formBits + capturedBits + instanceBits)};
+  CudaPeers::Facts told = launching.key;
+  told.back() |= uint64_t(shape.form);
+  if (plan.direct)
+    launching.key = told;
+  launching.isNew =
+      options.checked || (plan.direct && !seenByAll) || !prepared.agreed.count(launching.key);
   if (!launching.isNew)
     return llvm::Error::success();
-  llvm::Expected<std::vector<CudaPeers::Facts>> all =
-      peers->meet(CudaPeers::Topic::Launch, launching.key);
+  llvm::Expected<std::vector<CudaPeers::Facts>> all = peers->meet(CudaPeers::Topic::Launch, told);
   if (!all)
     return all.takeError();
-  return compareLaunches(launching, *all);
+  if (llvm::Error e = compareLaunches(launching, *all))
+    return e;
+  if (prepared.agreed.size() >= mostKinds)
+    prepared.agreed.clear();
+  prepared.agreed[launching.key];
+  return llvm::Error::success();
 }
 
-/// Finds the buffers of all ranks, if the program uses those of peers.
+/// Finds the buffers of all ranks, of a program that uses those of peers.
 llvm::Error CudaGroup::exchangePlaces(Launching &launching, bool moved) {
   Prepared &prepared = launching.prepared;
-  const Plan &plan = prepared.program->plan();
   const auto me = size_t(peers->host().rank());
   if (!launching.isNew) {
     if (moved)
@@ -185,29 +200,27 @@ llvm::Error CudaGroup::exchangePlaces(Launching &launching, bool moved) {
       peers->meet(CudaPeers::Topic::Place, {uint64_t(moved)});
   if (!all)
     return all.takeError();
-  bool anyMoved = prepared.agreed.size() >= mostKinds;
+  bool anyMoved = false;
   for (const CudaPeers::Facts &facts : *all)
     anyMoved |= facts[0] != 0;
   if (anyMoved) // places that were told may be old ones
     for (auto &[program, other] : programs)
       other.agreed.clear();
+  if (llvm::Error e = peers->share())
+    return e;
+  std::vector<uint64_t> places;
+  for (const void *pointer : launching.pointers[me])
+    places.push_back(peers->placeOf(pointer));
+  llvm::Expected<std::vector<std::vector<uint64_t>>> told = peers->gather(places);
+  if (!told)
+    return told.takeError();
   AllPointers found;
-  if (plan.direct) {
-    if (llvm::Error e = peers->share())
-      return e;
-    std::vector<uint64_t> places;
-    for (const void *pointer : launching.pointers[me])
-      places.push_back(peers->placeOf(pointer));
-    llvm::Expected<std::vector<std::vector<uint64_t>>> told = peers->gather(places);
-    if (!told)
-      return told.takeError();
-    for (size_t r = 0; r < told->size(); ++r) {
-      std::vector<void *> &pointers = found.emplace_back();
-      for (const uint64_t place : (*told)[r])
-        pointers.push_back(peers->reach(int64_t(r), place));
-      if (r != me)
-        launching.pointers[r] = pointers;
-    }
+  for (size_t r = 0; r < told->size(); ++r) {
+    std::vector<void *> &pointers = found.emplace_back();
+    for (const uint64_t place : (*told)[r])
+      pointers.push_back(peers->reach(int64_t(r), place));
+    if (r != me)
+      launching.pointers[r] = pointers;
   }
   prepared.agreed[launching.key] = std::move(found);
   return llvm::Error::success();

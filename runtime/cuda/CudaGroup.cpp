@@ -161,8 +161,12 @@ llvm::Error CudaGroup::openRanks() {
     RankPart &part = rankParts.emplace_back();
     if (!isLocal(r))
       continue;
-    part.source = std::make_unique<GpuMemory>(device(r), parts.size() > 1, peers.get());
+    part.source = std::make_unique<GpuMemory>(device(r), parts.size() > 1, nullptr);
     part.memory = std::make_unique<RankMemory>(*part.source);
+    if (!peers)
+      continue;
+    part.sharedSource = std::make_unique<GpuMemory>(device(r), true, peers.get());
+    part.sharedMemory = std::make_unique<RankMemory>(*part.sharedSource);
   }
   channels = std::make_unique<GpuChannels>(*homes, options.slotBytes);
   return openSync();

@@ -120,6 +120,9 @@ private:
   struct RankPart {
     std::unique_ptr<GpuMemory> source;
     std::unique_ptr<RankMemory> memory;
+    /// With ranks in other processes: of programs whose ranks use each other's buffers.
+    std::unique_ptr<GpuMemory> sharedSource;
+    std::unique_ptr<RankMemory> sharedMemory;
     CUdeviceptr sync = 0; ///< a RankSync
   };
   /// What a program is for one rank.
@@ -238,6 +241,10 @@ private:
   llvm::Error follow(Launching &launching);
   llvm::Error place(Launching &launching);
   llvm::Error placeRank(Launching &launching, int64_t rank);
+  RankMemory &memoryOf(const Plan &plan, int64_t rank) {
+    RankPart &part = rankParts[size_t(rank)];
+    return plan.direct && part.sharedMemory ? *part.sharedMemory : *part.memory;
+  }
   llvm::Expected<CUdeviceptr> uploadShards(Launching &launching, Device &device);
   llvm::Expected<std::string> makeLaunch(Launching &launching, int64_t rank, CUdeviceptr shards);
   llvm::Error start(Launching &launching, size_t device);

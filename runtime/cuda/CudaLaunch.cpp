@@ -127,14 +127,17 @@ llvm::Error CudaGroup::placeRank(Launching &launching, int64_t rank) {
   const LaunchArgs args = launching.argsOf(rank);
   RankPart &part = rankParts[size_t(rank)];
   part.source->setStream(launching.streams[deviceOf(rank)]);
-  return part.memory->place(plan, launching.prepared.ranks[size_t(rank)].facts,
-                            launching.shapes[size_t(rank)], args, rank,
-                            launching.pointers[size_t(rank)]);
+  if (part.sharedSource)
+    part.sharedSource->setStream(launching.streams[deviceOf(rank)]);
+  return memoryOf(plan, rank)
+      .place(plan, launching.prepared.ranks[size_t(rank)].facts, launching.shapes[size_t(rank)],
+             args, rank, launching.pointers[size_t(rank)]);
 }
 
 llvm::Error CudaGroup::place(Launching &launching) {
   launching.pointers.resize(size_t(theRanks));
-  const size_t segments = peers ? peers->segments() : 0;
+  const bool shares = peers && launching.prepared.program->plan().direct;
+  const size_t segments = shares ? peers->segments() : 0;
   for (int64_t r = 0; r < theRanks; ++r) {
     if (!isLocal(r))
       continue;
@@ -152,7 +155,7 @@ llvm::Error CudaGroup::place(Launching &launching) {
     if (error)
       return error;
   }
-  return peers ? exchangePlaces(launching, peers->segments() != segments) : llvm::Error::success();
+  return shares ? exchangePlaces(launching, peers->segments() != segments) : llvm::Error::success();
 }
 
 llvm::Expected<CUdeviceptr> CudaGroup::uploadShards(Launching &launching, Device &home) {
@@ -209,7 +212,7 @@ llvm::Expected<std::string> CudaGroup::makeLaunch(Launching &launching, int64_t 
       const BufferPlan &buffer = plan.buffers[b];
       view.own = static_cast<char *>(launching.pointers[size_t(rank)][b]);
       if (buffer.role == model::Role::Scratch)
-        view.instancePitch = rankParts[size_t(rank)].memory->scratchPitch();
+        view.instancePitch = memoryOf(plan, rank).scratchPitch();
       if (buffer.peersRead || buffer.peersWrite) {
         std::vector<CUdeviceptr> peers;
         for (const std::vector<void *> &pointers : launching.pointers)
@@ -286,9 +289,9 @@ llvm::Error CudaGroup::finish(Launching &launching, int64_t rank) {
                               1, 1, 0, launching.streams[d], parameters, nullptr),
         "launch {} of {} on GPU {}", plan.cuda.finish, plan.program, parts[d].device->ordinal());
   };
-  return rankParts[size_t(rank)].memory->finish(
-      plan, prepared.ranks[size_t(rank)].facts, launching.shapes[size_t(rank)], args,
-      kernel.function ? FinishRow(finishRow) : FinishRow());
+  return memoryOf(plan, rank)
+      .finish(plan, prepared.ranks[size_t(rank)].facts, launching.shapes[size_t(rank)], args,
+              kernel.function ? FinishRow(finishRow) : FinishRow());
 }
 
 /// All grids before anything else: each waits for the others.

@@ -19,7 +19,7 @@ from . import _ccl
 # Lines of these files are not what a user wrote.
 _ccl.set_package_folder(_os.path.join(_os.path.dirname(__file__), ""))
 
-from . import contract, errors
+from . import contract, cuda, errors
 from ._builder import Algorithm
 from ._ccl import Buffer, Contract, Place, Program
 from ._communicator import Communicator, open, open_threads
@@ -36,7 +36,7 @@ __version__ = _ccl.version
 __all__ = [
     "AgentUse", "Algorithm", "Bound", "Buffer", "Communicator", "Contract", "Event", "Link",
     "LinkUse", "Memory", "NcclEstimate", "PathPart", "Place", "Program", "Simulation", "Stream",
-    "Switch", "Topology", "compile", "contract", "errors", "generate", "generators", "open",
+    "Switch", "Topology", "compile", "contract", "cuda", "errors", "generate", "generators", "open",
     "open_threads", "run", "topologies", "topology", "AbortedError", "ArgumentError", "Error",
     "MachineError", "MismatchError", "ProgramError", "TimeoutError", "UnprovedError",
 ]

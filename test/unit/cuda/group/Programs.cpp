@@ -26,81 +26,72 @@ namespace {
 
 const char *const ringAllReduceText = R"(
 static __device__ void run(Block &b) {
-  const int me = int(state.me), ranks = state.launch->ranks;
+  const int me = state.here.rank, ranks = state.launch->ranks;
   if (ranks == 1) {
-    transfer<Wires<memory>, Wires<memory>>(b, 0, 1, {at(0, 0)}, {at(1, 0)});
+    transfer<1>(b, 0, 1, at(0, 0), at(1, 0));
     return;
   }
   const Channel to = channel(0, (me + 1) % ranks), from = channel(1, (me + ranks - 1) % ranks);
   if (me == SILENT)
     return;
-  transfer<Wires<memory>, Wires<WIRE>>(b, 0, 1, {at(0, me)}, {slot(to)});
+  transfer<1, SENDS>(b, 0, 1, at(0, me), slot(to, WIRE));
   for (int s = 1; s < ranks - 1; ++s)
-    transfer<Wires<WIRE, memory>, Wires<WIRE>>(b, s, 1, {slot(from), at(0, (me + ranks - s) % ranks)},
-                                               {slot(to)});
-  transfer<Wires<WIRE, memory>, Wires<memory, WIRE>>(
-      b, ranks - 1, 1, {slot(from), at(0, (me + 1) % ranks)}, {at(1, (me + 1) % ranks), slot(to)});
+    transfer<2, SENDS>(b, s, 1, slot(from, WIRE), at(0, (me + ranks - s) % ranks), slot(to, WIRE));
+  transfer<2, SENDS>(b, ranks - 1, 1, slot(from, WIRE), at(0, (me + 1) % ranks),
+                     at(1, (me + 1) % ranks), slot(to, WIRE));
   for (int s = 0; s < ranks - 2; ++s)
-    transfer<Wires<WIRE>, Wires<memory, WIRE>>(b, ranks + s, 1, {slot(from)},
-                                               {at(1, (me + ranks - s) % ranks), slot(to)});
-  transfer<Wires<WIRE>, Wires<memory>>(b, 2 * ranks - 2, 1, {slot(from)}, {at(1, (me + 2) % ranks)});
+    transfer<1, SENDS>(b, ranks + s, 1, slot(from, WIRE), at(1, (me + ranks - s) % ranks),
+                       slot(to, WIRE));
+  transfer<1, TAKES>(b, 2 * ranks - 2, 1, slot(from, WIRE), at(1, (me + 2) % ranks));
 }
 )";
 
 const char *const ringAllGatherText = R"(
 static __device__ void run(Block &b) {
-  const int me = int(state.me), ranks = state.launch->ranks;
+  const int me = state.here.rank, ranks = state.launch->ranks;
   if (ranks == 1) {
-    transfer<Wires<memory>, Wires<memory>>(b, 0, 1, {at(0, 0)}, {at(1, 0)});
+    transfer<1>(b, 0, 1, at(0, 0), at(1, 0));
     return;
   }
   const Channel to = channel(0, (me + 1) % ranks), from = channel(1, (me + ranks - 1) % ranks);
   if (me == SILENT)
     return;
-  transfer<Wires<memory>, Wires<memory, WIRE>>(b, 0, 1, {at(0, 0)}, {at(1, me), slot(to)});
+  transfer<1, SENDS>(b, 0, 1, at(0, 0), at(1, me), slot(to, WIRE));
   for (int s = 1; s < ranks; ++s) {
     const int c = (me + ranks - s) % ranks;
     if (s < ranks - 1)
-      transfer<Wires<WIRE>, Wires<memory, WIRE>>(b, 2 * s, 1, {slot(from)}, {at(2, 1), slot(to)});
+      transfer<1, SENDS>(b, 2 * s, 1, slot(from, WIRE), at(2, 1), slot(to, WIRE));
     else
-      transfer<Wires<WIRE>, Wires<memory>>(b, 2 * s, 1, {slot(from)}, {at(2, 1)});
-    transfer<Wires<memory>, Wires<memory>>(b, 2 * s + 1, 1, {at(2, 1)}, {at(1, c)});
+      transfer<1, TAKES>(b, 2 * s, 1, slot(from, WIRE), at(2, 1));
+    transfer<1>(b, 2 * s + 1, 1, at(2, 1), at(1, c));
   }
 }
 )";
 
 const char *const tableText = R"(
 static __device__ void run(Block &b) {
-  const TableAgent agent = state.launch->tables.agents[state.agent];
-  for (i64 i = agent.begin; i < agent.end && !b.failed; ++i) {
-    const TableInstruction instruction = state.launch->tables.instructions[i];
-    switch (instruction.pattern) {
-    case 0: tableTransfer<Wires<memory>, Wires<memory, WIRE>>(b, i - agent.begin, instruction); break;
-    case 1: tableTransfer<Wires<WIRE>, Wires<memory, WIRE>>(b, i - agent.begin, instruction); break;
-    case 2: tableTransfer<Wires<WIRE>, Wires<memory>>(b, i - agent.begin, instruction); break;
-    default: tableSignal(b, i - agent.begin, instruction);
-    }
-  }
+  static const Shape shapes[] = {{1, 3, SENDS}, {1, 3, SENDS}, {1, 2, TAKES}};
+  runTable(b, shapes);
 }
 )";
 
 const char *const directText = R"(
 static __device__ void run(Block &b) {
-  for (int p = state.agent; p < state.launch->ranks; p += 2)
-    transfer<Wires<memory>, Wires<memory>>(b, p, 1, {at(0, 0, p)}, {at(1, p)});
+  for (int p = state.here.agent; p < state.launch->ranks; p += 2)
+    transfer<1>(b, p, 1, at(0, 0, p), at(1, p));
 }
 )";
 
 const char *const allToAllText = R"(
 static __device__ void run(Block &b) {
-  const int me = int(state.me), ranks = state.launch->ranks;
-  transfer<Wires<memory>, Wires<memory>>(b, 0, 1, {at(0, me)}, {at(1, me)});
+  const int me = state.here.rank, ranks = state.launch->ranks;
+  transfer<1>(b, 0, 1, at(0, me), at(1, me));
   if (me == SILENT)
     return;
   for (int s = 1; s < ranks; ++s) {
     const int to = (me + s) % ranks, from = (me + ranks - s) % ranks;
-    transfer<Wires<memory>, Wires<WIRE>>(b, 2 * s, 1, {at(0, to)}, {slot(channel(0, to))});
-    transfer<Wires<WIRE>, Wires<memory>>(b, 2 * s + 1, 1, {slot(channel(1, from))}, {at(1, from)});
+    transfer<1, SENDS>(b, 2 * s, 1, at(0, to), slot(channel(0, to), WIRE));
+    transfer<1, TAKES>(b, 2 * s + 1, 1, slot(channel(1, from), WIRE), at(1, from));
   }
 }
 )";
@@ -160,14 +151,20 @@ Plan planOf(const char *name, Collective collective, int64_t chunks, const Varia
   for (int a = 0; a < agents; ++a)
     plan.cuda.agents[0].push_back(agentNumber(false, a));
   plan.cuda.barriers = barriers;
+  const bool flagged = protocolOf(variant.wire) > 0;
+  const std::string lines = protocolOf(variant.wire) == 2 ? " | inLines" : "";
   plan.cuda.source =
       fmt::format("#define CCL_BUFFERS 3\n#define CCL_ROLES \"ios\"\n#define CCL_CHUNKS {}\n"
                   "#define CCL_ELEMENT {}\n#define CCL_REDUCTION Sum\n#define CCL_OPERANDS 4\n"
                   "#define CCL_AGENTS {}\n#define CCL_BARRIERS {}\n#define CCL_THREADS 512\n"
-                  "#define WIRE {}\n#define SILENT {}\n"
+                  "#define CCL_ENDS {}\n#define CCL_WIRES (simple | {})\n"
+                  "#define CCL_SOURCES 1, 2\n"
+                  "#define WIRE {}\n#define SILENT {}\n#define TAKES {}\n#define SENDS {}\n"
                   "#include \"ccl.cuh\"\nusing namespace ccl::cuda;\n{}{}",
                   chunks, variant.type == ElementType::I64 ? "I64" : "I32", agents, barriers,
-                  variant.wire, variant.silent, text, kernelText);
+                  2 * variant.ranks, variant.wire, variant.wire, variant.silent,
+                  flagged ? "flagged" + lines : "0",
+                  flagged ? "flagged | sendsAll" + lines : "0", text, kernelText);
   plan.cuda.image = compile(plan.cuda.source);
   return plan;
 }
@@ -225,8 +222,9 @@ Plan tableAllGather(const Variant &variant) {
   addChannels(plan, variant, 2, false);
   const auto ranks = int32_t(variant.ranks);
   for (int32_t me = 0; me < ranks; ++me) {
-    const AgentOperand to{AgentOperand::channel, 0, (me + 1) % ranks},
-        from{AgentOperand::channel, 0, ranks + (me + ranks - 1) % ranks};
+    const int32_t wire = 1 << protocolOf(variant.wire);
+    const AgentOperand to{AgentOperand::channel, wire, (me + 1) % ranks},
+        from{AgentOperand::channel, wire, ranks + (me + ranks - 1) % ranks};
     RankAgents &table = plan.kernels[0].agents.emplace_back();
     table.operands = {{AgentOperand::own, 0, 0}, {AgentOperand::own, 1, me}, to};
     table.instructions = {{0, 0, 1}};

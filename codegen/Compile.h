@@ -17,6 +17,8 @@ struct CompileOptions {
   /// What the code is for: "" this machine's processor; a GPU, "sm_90a"; "shim": what a GPU would
   /// get, as C++ for this machine's processor.
   std::string arch;
+  bool multimem = false;    ///< of a GPU: see CudaOptions
+  bool tma = false;         ///< of a GPU
   std::string nvrtcLibrary; ///< for a GPU; "": where one is found (CCL_NVRTC_LIBRARY)
   std::string shimCompiler; ///< for "shim"; "": one that is found (CCL_SHIM_CXX)
   bool sourceOnly = false;  ///< of `arch`: no image

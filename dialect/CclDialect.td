@@ -81,7 +81,7 @@ def Ccl_Direction : Ccl_Enum<"Direction", "which end of a channel", [
 
 def Ccl_Protocol : Ccl_Enum<"Protocol", "wire protocol of a channel", [
   I32EnumAttrCase<"Simple", 0, "simple">, I32EnumAttrCase<"LL", 1, "ll">,
-  I32EnumAttrCase<"LL128", 2, "ll128">]>;
+  I32EnumAttrCase<"LL128", 2, "ll128">, I32EnumAttrCase<"Lamport", 3, "lamport">]>;
 
 def Ccl_ReductionAttr : EnumAttr<Ccl_Dialect, Ccl_Reduction, "reduction">;
 def Ccl_RoleAttr : EnumAttr<Ccl_Dialect, Ccl_Role, "role">;

@@ -165,7 +165,7 @@ def CclProjectToRanks : Pass<"ccl-project-to-ranks", "mlir::ModuleOp"> {
     Option<"rank", "rank", "int64_t", "-1", "project this rank only; -1: all">,
     Option<"slots", "slots", "int64_t", "4", "slots of data channels">,
     Option<"protocol", "protocol", "std::string", "\"simple\"",
-           "of data channels: simple, ll or ll128; only GPUs make a difference">,
+           "of data channels: simple, ll, ll128 or lamport; only GPUs make a difference">,
     Option<"maxOps", "max-ops", "int64_t", "500000", "refuse larger programs">];
 }
 

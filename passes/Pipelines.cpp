@@ -70,7 +70,7 @@ struct PipelineOptions : PassPipelineOptions<PipelineOptions> {
   Option<int64_t> slots{*this, "slots", llvm::cl::desc("slots of data channels"),
                         llvm::cl::init(4)};
   Option<std::string> protocol{*this, "protocol",
-                               llvm::cl::desc("of data channels: simple, ll or ll128"),
+                               llvm::cl::desc("of data channels: simple, ll, ll128 or lamport"),
                                llvm::cl::init("simple")};
   Option<bool> fuse{*this, "fuse", llvm::cl::desc("fuse transfers"), llvm::cl::init(true)};
 

@@ -18,7 +18,7 @@ struct LoweringOptions {
   std::string via = "auto";             ///< staged, direct, auto
   int64_t slots = 4;                    ///< of data channels, unless the algorithm asks for more
   bool fuse = true;
-  std::string protocol = "simple"; ///< of data channels: simple, ll, ll128
+  std::string protocol = "simple"; ///< of data channels: simple, ll, ll128, lamport
 };
 
 /// specialize, expand apply and pipeline. The result is what `expand` takes.

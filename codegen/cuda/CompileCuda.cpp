@@ -126,6 +126,8 @@ LogicalResult compileCuda(AlgorithmOp algorithm, const model::Contract &contract
   cuda.reduction = reduction;
   cuda.arch = options.arch;
   cuda.rank = options.lowering.rank;
+  cuda.multimem = options.multimem;
+  cuda.tma = options.tma;
   if (failed(emitCuda(algorithm, contract, cuda, plan)))
     return failure();
   plan.cuda.arch = options.arch;

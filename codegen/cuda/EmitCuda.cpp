@@ -3,6 +3,7 @@
 
 #include "codegen/Count.h"
 #include "codegen/cuda/Kernel.h"
+#include "codegen/cuda/Nvrtc.h"
 
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/ADT/StringSet.h"
@@ -32,7 +33,10 @@ public:
 private:
   LogicalResult verify();
   LogicalResult verifyReduction(TransferOp transfer);
+  LogicalResult verifyProtocol(ChannelOp channel);
   LogicalResult collectProtocols();
+  LogicalResult verifyHardware(StringRef option);
+  LogicalResult findMulticasts(int64_t ranks);
   bool runFromTables();
   LogicalResult makePatterns();
   Protocol protocolOf(const KernelPlan &kernel, const AgentOperand &operand) const;
@@ -54,6 +58,8 @@ private:
   llvm::raw_string_ostream os;
   bool tables = false;
   cuda::Protocols protocols;
+  cuda::Multicasts multicasts;
+  std::optional<cuda::SwitchLoad> load; ///< if some transfer needs it
   std::vector<std::string> bufferNames, functions;
   std::vector<std::string> patterns; ///< of tables: Shapes
   size_t mostOperands = 1, mostAgents = 1;
@@ -125,10 +131,31 @@ LogicalResult CudaEmitter::verify() {
   return collectProtocols();
 }
 
+/// `lamport` needs a word that stands for what is not there yet.
+LogicalResult CudaEmitter::verifyProtocol(ChannelOp channel) {
+  if (channel.getProtocol() != Protocol::Lamport)
+    return success();
+  switch (options.type) {
+  case ElementType::F16:
+  case ElementType::BF16:
+  case ElementType::F32:
+  case ElementType::F8E4M3:
+  case ElementType::F8E5M2: return success();
+  default:
+    return channel.emitOpError() << "has protocol lamport, which marks what is not there yet with "
+                                    "zeros of both signs: '"
+                                 << name(options.type)
+                                 << "' elements have none in such words; it can carry f32, f16, "
+                                    "bf16 and floats of 8 bits";
+  }
+}
+
 /// Families of channels are told apart by tag and slots: those have one protocol.
 LogicalResult CudaEmitter::collectProtocols() {
   for (ProgramOp program : programs) {
     WalkResult walk = program.walk([&](ChannelOp channel) {
+      if (failed(verifyProtocol(channel)))
+        return WalkResult::interrupt();
       const auto key = std::make_pair(int64_t(channel.getTag()), int64_t(channel.getSlots()));
       auto [known, isNew] = protocols.try_emplace(key, channel.getProtocol());
       if (known->second == channel.getProtocol())
@@ -144,7 +171,47 @@ LogicalResult CudaEmitter::collectProtocols() {
   return success();
 }
 
+LogicalResult CudaEmitter::verifyHardware(StringRef option) {
+  const std::optional<int> arch = parseArch(options.arch);
+  if (arch && *arch >= 90)
+    return success();
+  return algorithm.emitOpError() << "cannot use " << option << " on " << options.arch
+                                 << ": it needs sm_90 or later";
+}
+
+/// Finds what goes through the switch.
+LogicalResult CudaEmitter::findMulticasts(int64_t ranks) {
+  for (ProgramOp program : programs) {
+    WalkResult walk = program.walk([&](TransferOp transfer) {
+      const cuda::MulticastSides sides = cuda::multicastSides(transfer, ranks);
+      if (!sides.any())
+        return WalkResult::advance();
+      if (parseArch(options.arch).value_or(0) < 90) {
+        transfer.emitOpError() << "cannot go through the switch on " << options.arch
+                               << ": multimem needs sm_90 or later";
+        return WalkResult::interrupt();
+      }
+      if (sides.from && !(load = cuda::switchLoad(options.type, options.reduction))) {
+        transfer.emitOpError() << "cannot go through the switch: it has no '"
+                               << model::name(options.reduction) << "' of '" << name(options.type)
+                               << "' elements";
+        return WalkResult::interrupt();
+      }
+      multicasts[transfer] = sides;
+      return WalkResult::advance();
+    });
+    if (walk.wasInterrupted())
+      return failure();
+  }
+  if (multicasts.empty())
+    algorithm.emitWarning("multimem makes no difference: no transfer has one place of all ranks "
+                          "on a side");
+  return success();
+}
+
 bool CudaEmitter::runFromTables() {
+  if (!multicasts.empty())
+    return false;
   size_t written = 0;
   for (ProgramOp program : programs)
     program->walk([&](Operation *op) {
@@ -320,6 +387,11 @@ void CudaEmitter::writeHead() {
                     mostOperands, mostAgents, plan.cuda.barriers);
   os << fmt::format("#define CCL_ENDS {}\n#define CCL_WIRES ({})\n#define CCL_SOURCES {}\n",
                     mostEnds(), wires(), fmt::join(flaggedSources, ", "));
+  if (!multicasts.empty())
+    os << fmt::format("#define CCL_MULTIMEM \"{}\"\n#define CCL_MULTIMEM_BYTES {}\n",
+                      load ? load->instruction : "", load ? load->bytes : 0);
+  if (options.tma)
+    os << "#define CCL_TMA\n";
   os << fmt::format("#ifndef CCL_THREADS\n#define CCL_THREADS {}\n#endif\n", plan.cuda.threads);
   os << "#include \"ccl.cuh\"\nusing namespace ccl::cuda;\n\n";
   if (tables || bufferNames.empty())
@@ -334,7 +406,8 @@ LogicalResult CudaEmitter::writePrograms() {
   llvm::StringSet<> taken;
   for (auto [index, program] : llvm::enumerate(programs)) {
     functions.push_back(identifier(fmt::format("run_{}", program.getSymName().str()), taken));
-    if (failed(cuda::writeProgram(program, plan.kernels[index], bufferNames, functions.back(), os)))
+    if (failed(cuda::writeProgram(program, plan.kernels[index], bufferNames, multicasts,
+                                  functions.back(), os)))
       return failure();
   }
   return success();
@@ -352,11 +425,12 @@ void CudaEmitter::writeTables() {
 void CudaEmitter::writeKernel() {
   llvm::StringSet<> taken;
   plan.cuda.kernel = identifier("ccl_" + plan.program, taken);
-  os << fmt::format("extern \"C\" __global__ void __launch_bounds__(CCL_THREADS)\n"
-                    "{}(const __grid_constant__ Launch one, const Launch *all, int blocksPerRank) "
-                    "{{\n  Block b;\n  if (!begin(b, one, all, blocksPerRank))\n    return;\n"
-                    "#pragma unroll 1\n  do\n",
-                    plan.cuda.kernel);
+  os << fmt::format(
+      "extern \"C\" __global__ void __launch_bounds__(CCL_THREADS, 1024 / CCL_THREADS)\n"
+      "{}(const __grid_constant__ Launch one, const Launch *all, int blocksPerRank) "
+      "{{\n  Block b;\n  if (!begin(b, one, all, blocksPerRank))\n    return;\n"
+      "#pragma unroll 1\n  do\n",
+      plan.cuda.kernel);
   if (functions.size() == 1) {
     os << "    if (state.launch->program >= 0)\n      " << functions.front() << "(b);\n";
   } else {
@@ -380,6 +454,10 @@ LogicalResult CudaEmitter::run(const model::Contract &contract) {
   plan.cuda = CudaCode();
   if (failed(verify()))
     return failure();
+  if (options.tma && failed(verifyHardware("tma")))
+    return failure();
+  if (options.multimem && failed(findMulticasts(contract.ranks)))
+    return failure();
   tables = runFromTables();
   if (failed(planPrograms(algorithm, contract,
                           {options.type, options.reduction, options.rank, tables}, plan)))
@@ -391,6 +469,7 @@ LogicalResult CudaEmitter::run(const model::Contract &contract) {
       family.protocol = int32_t(protocols.at({family.tag, family.slots}));
   plan.cuda.arch = options.arch;
   plan.cuda.threads = options.threads;
+  plan.cuda.multimem = !multicasts.empty();
   // Peers' buffers are the users' until they have entered.
   plan.cuda.barriers = (plan.direct && plan.entryBarrier ? cuda::entryBarrier : 0) |
                        (plan.batchBarrier ? cuda::batchBarrier : 0) |

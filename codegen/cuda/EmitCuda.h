@@ -17,6 +17,8 @@ struct CudaOptions {
   std::string arch = "sm_90a"; ///< or "shim"
   int64_t rank = -1;           ///< of one rank only; -1: of all
   int32_t threads = 512;       ///< of a block: a power of two, 32 to 1024
+  bool multimem = false;       ///< what is one place of all ranks goes through the switch
+  bool tma = false;            ///< copies go by the tensor memory accelerator
 };
 
 /// Fills what a plan says about `algorithm`'s lowered programs, as planHost does, and all of

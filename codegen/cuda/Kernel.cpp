@@ -18,13 +18,14 @@ namespace ccl::cuda {
 bool isFlagged(Wire wire) { return wire && *wire != Protocol::Simple; }
 
 std::string kindOf(ArrayRef<Wire> from, ArrayRef<Wire> to) {
-  const bool sendsAll = llvm::any_of(to, isFlagged);
-  if (!sendsAll && llvm::none_of(from, isFlagged))
+  const bool sends = llvm::any_of(to, isFlagged);
+  if (!sends && llvm::none_of(from, isFlagged))
     return "0";
   std::string text = "flagged";
   if (llvm::is_contained(from, Protocol::LL128) || llvm::is_contained(to, Protocol::LL128))
     text += " | inLines";
-  return sendsAll ? text + " | sendsAll" : text;
+  // Who takes words of `lamport` makes all of them fresh again.
+  return sends || llvm::is_contained(from, Protocol::Lamport) ? text + " | wholeSlots" : text;
 }
 
 SmallVector<Wire> wiresOf(ArrayRef<PlaceRef> places) {
@@ -41,9 +42,9 @@ namespace {
 class ProgramWriter {
 public:
   ProgramWriter(ProgramOp program, const KernelPlan &kernel, ArrayRef<std::string> bufferNames,
-                llvm::raw_ostream &os)
-      : program(program), kernel(kernel), bufferNames(bufferNames), buffers(numberBuffers(program)),
-        os(os) {}
+                const Multicasts &multicasts, llvm::raw_ostream &os)
+      : program(program), kernel(kernel), bufferNames(bufferNames), multicasts(multicasts),
+        buffers(numberBuffers(program)), os(os) {}
 
   LogicalResult write(StringRef name);
 
@@ -60,7 +61,7 @@ private:
   std::string print(AffineExpr expr, unsigned numDims, ArrayRef<std::string> operands);
   FailureOr<std::string> printBound(affine::AffineForOp loop, bool upper);
   FailureOr<std::string> printChannel(ChannelOp channel);
-  FailureOr<std::string> printOperand(TransferOp op, const PlaceRef &place);
+  FailureOr<std::string> printOperand(TransferOp op, const PlaceRef &place, bool all);
   // Instructions
   LogicalResult writeTransfer(TransferOp op);
   /// This one and those of its kind that follow it.
@@ -70,6 +71,7 @@ private:
   ProgramOp program;
   const KernelPlan &kernel;
   ArrayRef<std::string> bufferNames;
+  const Multicasts &multicasts;
   const host::BufferNumbers buffers;
   llvm::raw_ostream &os;
   unsigned indent = 2;
@@ -316,7 +318,8 @@ FailureOr<std::string> ProgramWriter::printChannel(ChannelOp channel) {
   return fmt::format("channel({}, {})", host::familyOf(kernel, channel), peer->front());
 }
 
-FailureOr<std::string> ProgramWriter::printOperand(TransferOp op, const PlaceRef &place) {
+/// `all`: of all ranks, not of its own only.
+FailureOr<std::string> ProgramWriter::printOperand(TransferOp op, const PlaceRef &place, bool all) {
   if (place.isChannel())
     return fmt::format(
         "slot({}, {})", names.lookup(place.base),
@@ -330,6 +333,8 @@ FailureOr<std::string> ProgramWriter::printOperand(TransferOp op, const PlaceRef
     chunk =
         chunk.empty() || chunk == "0" ? index : fmt::format("({}) * {} + {}", chunk, extent, index);
   const std::string &name = bufferNames[size_t(buffers.lookup(buffer))];
+  if (all)
+    return fmt::format("atAll({}, {})", name, chunk);
   PeerOp peer = place.getPeer();
   if (!peer)
     return fmt::format("at({}, {})", name, chunk);
@@ -381,12 +386,19 @@ LogicalResult ProgramWriter::writeSignals(Operation *first) {
 }
 
 LogicalResult ProgramWriter::writeTransfer(TransferOp op) {
-  const SmallVector<PlaceRef> from = getFromPlaces(op), to = getToPlaces(op);
-  const std::string kind = kindOf(wiresOf(from), wiresOf(to));
+  SmallVector<PlaceRef> from = getFromPlaces(op), to = getToPlaces(op);
+  std::string kind = kindOf(wiresOf(from), wiresOf(to));
+  const MulticastSides all = multicasts.lookup(op);
+  if (all.from)
+    from.truncate(1);
+  if (all.to)
+    to.truncate(1);
+  if (all.any())
+    kind = !all.to ? "allSources" : all.from ? "allSources | allDestinations" : "allDestinations";
   std::string operands;
-  for (ArrayRef<PlaceRef> places : {ArrayRef(from), ArrayRef(to)})
+  for (auto [places, isAll] : {std::pair(ArrayRef(from), all.from), {ArrayRef(to), all.to}})
     for (const PlaceRef &place : places) {
-      FailureOr<std::string> operand = printOperand(op, place);
+      FailureOr<std::string> operand = printOperand(op, place, isAll);
       if (failed(operand))
         return failure();
       operands += ", " + *operand;
@@ -398,9 +410,9 @@ LogicalResult ProgramWriter::writeTransfer(TransferOp op) {
 }
 
 LogicalResult writeProgram(ProgramOp program, const KernelPlan &kernel,
-                           ArrayRef<std::string> bufferNames, StringRef name,
-                           llvm::raw_ostream &os) {
-  return ProgramWriter(program, kernel, bufferNames, os).write(name);
+                           ArrayRef<std::string> bufferNames, const Multicasts &multicasts,
+                           StringRef name, llvm::raw_ostream &os) {
+  return ProgramWriter(program, kernel, bufferNames, multicasts, os).write(name);
 }
 
 } // namespace ccl::cuda

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "codegen/Programs.h"
+#include "codegen/cuda/Multicast.h"
 #include "dialect/Indexing.h"
 
 #include "llvm/Support/raw_ostream.h"
@@ -18,15 +19,19 @@ using Protocols = std::map<std::pair<int64_t, int64_t>, Protocol>;
 using Wire = std::optional<Protocol>;
 /// Whether data tell by themselves that they are there.
 bool isFlagged(Wire wire);
-/// The device's Kind of a transfer: "0", "flagged | sendsAll".
+/// The device's Kind of a transfer: "0", "flagged | wholeSlots".
 std::string kindOf(llvm::ArrayRef<Wire> from, llvm::ArrayRef<Wire> to);
 /// Those of one side of a transfer.
 llvm::SmallVector<Wire> wiresOf(llvm::ArrayRef<PlaceRef> places);
 
+/// By transfers that go through the switch.
+using Multicasts = llvm::DenseMap<mlir::Operation *, MulticastSides>;
+
 /// Writes `static __device__ void NAME(Block &b)`: what one rank of `program` does in a
 /// micro-batch. Emits a diagnostic on the op that has no code.
 mlir::LogicalResult writeProgram(ProgramOp program, const KernelPlan &kernel,
-                                 llvm::ArrayRef<std::string> bufferNames, llvm::StringRef name,
+                                 llvm::ArrayRef<std::string> bufferNames,
+                                 const Multicasts &multicasts, llvm::StringRef name,
                                  llvm::raw_ostream &os);
 
 } // namespace ccl::cuda

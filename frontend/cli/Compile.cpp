@@ -39,6 +39,7 @@ struct CompileFlags {
   InputOptions input;
   LoweringFlags lowering;
   std::string emit = "program", output = "-", dumpDir, type = "float", op, arch;
+  bool multimem = false, tma = false;
   int64_t rank = -1;
   bool stats = false, json = false;
 };
@@ -123,6 +124,13 @@ int Compiler::parseArchitecture() {
   if (!flags.arch.empty() && last != Phase::Cuda && last != Phase::Cubin && last != Phase::Plan)
     return session.usage(
         fmt::format("--arch is for --emit cuda, cubin and plan, not for {}", flags.emit));
+  if ((flags.multimem || flags.tma) && last != Phase::Cuda && last != Phase::Cubin &&
+      (last != Phase::Plan || flags.arch.empty()))
+    return session.usage(fmt::format("--{} is for code for GPUs: --emit cuda, cubin, or plan with "
+                                     "--arch",
+                                     flags.multimem ? "multimem" : "tma"));
+  options.multimem = flags.multimem;
+  options.tma = flags.tma;
   options.arch = flags.arch;
   if (flags.arch.empty() && (last == Phase::Cuda || last == Phase::Cubin))
     options.arch =
@@ -404,6 +412,9 @@ Action addCompile(CLI::App &app) {
   app.add_option("--arch", flags->arch,
                  "of cuda, cubin and plan: a GPU's, such as sm_90a (default: that of this "
                  "machine's), or shim, for this machine's processor");
+  app.add_flag("--multimem", flags->multimem,
+               "what is one place of all ranks goes through the switch (sm_90 or later)");
+  app.add_flag("--tma", flags->tma, "copies go by the tensor memory accelerator (sm_90 or later)");
   app.add_option("-o,--output", flags->output, "file for the result; - is stdout (the default)");
   app.add_option("--dump-phases-to", flags->dumpDir, "folder that gets the result of every phase");
   app.add_option("-d,--type,--datatype", flags->type, "element type (default float)");

@@ -45,10 +45,11 @@ void addLoweringOptions(CLI::App &command, LoweringFlags &flags) {
         return good ? std::string() : "expected 1 to 1024 slots, got " + text;
       });
   command
-      .add_option("--protocol", flags.protocol,
-                  "of every data channel, on GPUs: simple, ll, ll128 (default simple, or as the "
-                  "programs of FILE say)")
-      ->check(CLI::IsMember({"simple", "ll", "ll128"}));
+      .add_option(
+          "--protocol", flags.protocol,
+          "of every data channel, on GPUs: simple, ll, ll128, lamport (default simple, or as "
+          "the programs of FILE say)")
+      ->check(CLI::IsMember({"simple", "ll", "ll128", "lamport"}));
   command.add_flag("--no-fuse", flags.noFuse, "leave every move a transfer of its own");
 }
 

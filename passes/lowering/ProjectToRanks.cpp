@@ -48,8 +48,8 @@ struct ProjectToRanks : impl::CclProjectToRanksBase<ProjectToRanks> {
     const int64_t enough = std::max<int64_t>(slots, getSlots(algorithm));
     const std::optional<Protocol> known = symbolizeProtocol(protocol);
     if (!known)
-      return algorithm.emitError() << "ccl-project-to-ranks: a protocol is simple, ll or ll128, "
-                                      "not '"
+      return algorithm.emitError() << "ccl-project-to-ranks: a protocol is simple, ll, ll128 or "
+                                      "lamport, not '"
                                    << protocol << "'";
     constexpr uint64_t most = (1 << 20) / AgentPairs::channelsOfMove; // as of ccl.channel
     if (pairs.end() > most)

@@ -109,6 +109,16 @@ llvm::Error Device::write(CUdeviceptr to, const void *from, size_t bytes) const 
   return driver->check(result, "copy {} bytes to GPU {}", bytes, number);
 }
 
+llvm::Error Device::fill(CUdeviceptr to, uint32_t word, size_t bytes) const {
+  llvm::Expected<ContextScope> scope = enter();
+  if (!scope)
+    return scope.takeError();
+  CUresult result = driver->cuMemsetD32Async(to, word, bytes / 4, own.get());
+  if (result == CUDA_SUCCESS)
+    result = driver->cuStreamSynchronize(own.get());
+  return driver->check(result, "fill {} bytes of GPU {}", bytes, number);
+}
+
 llvm::Error Device::read(void *to, CUdeviceptr from, size_t bytes) const {
   llvm::Expected<ContextScope> scope = enter();
   if (!scope)

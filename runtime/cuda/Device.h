@@ -49,6 +49,8 @@ public:
   /// Zeroed memory on a boundary of 256 bytes, until the device is closed.
   llvm::Expected<CUdeviceptr> take(size_t bytes);
   llvm::Error write(CUdeviceptr to, const void *from, size_t bytes) const;
+  /// Of `bytes` / 4 words each.
+  llvm::Error fill(CUdeviceptr to, uint32_t word, size_t bytes) const;
   llvm::Error read(void *to, CUdeviceptr from, size_t bytes) const;
 
   /// Where `content` lies: what was uploaded once is used again and never changed. `pinned`: for

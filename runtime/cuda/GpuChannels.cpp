@@ -11,6 +11,10 @@ constexpr int64_t line = 128;
 /// Of a ChannelEnd in an array of them.
 constexpr int64_t endBytes = roundUp(int64_t(sizeof(ChannelEnd)), int64_t(64));
 
+/// What each half of a word of such a slot holds that nobody has written yet.
+constexpr int32_t lamport = 3;
+constexpr uint32_t unwritten = 0x80000000;
+
 template <typename T>
 T *pointerTo(CUdeviceptr address) {
   return reinterpret_cast<T *>(uintptr_t(address));
@@ -44,7 +48,7 @@ llvm::Expected<RankChannels> findChannels(const KernelPlan &kernel, size_t index
     const ChannelFamily &family = kernel.channels[f];
     if (indexInSet >= kernel.peers[f].size())
       return malformed("no peers of rank {} for channel family {}", rank, f);
-    if (family.protocol < 0 || family.protocol > 2)
+    if (family.protocol < 0 || family.protocol > 3)
       return malformed("channel family {} has protocol {}", f, family.protocol);
     for (int32_t peer : kernel.peers[f][indexInSet]) {
       if (peer < 0 || peer >= ranks || family.slots < 0)
@@ -78,6 +82,10 @@ llvm::Error GpuChannels::grow(const ChannelKey &key, std::vector<Instance> &have
   llvm::Expected<CUdeviceptr> here = homes.take(key.destination, size_t(count * (part + endBytes)));
   if (!here)
     return noMemory(here.takeError());
+  for (int64_t i = 0; i < count && key.protocol == lamport; ++i)
+    if (llvm::Error e = destination.fill(*here + CUdeviceptr(i * part + line), unwritten,
+                                         size_t(key.slots * pitch)))
+      return e;
   std::vector<char> to(size_t(count * endBytes)), from(to.size());
   std::vector<Instance> made;
   for (int64_t i = 0; i < count; ++i) {

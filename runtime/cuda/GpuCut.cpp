@@ -27,7 +27,7 @@ static Grain grainOf(const Plan &plan) {
       // multiple of 16, too.
       if (family.slots > 0 && family.protocol == 2)
         return {240, true};
-      if (family.slots > 0 && family.protocol == 1)
+      if (family.slots > 0 && (family.protocol == 1 || family.protocol == 3))
         grain = {16, true};
     }
   return grain;

@@ -13,6 +13,11 @@ llvm::Expected<std::shared_ptr<LoadedCudaProgram>> LoadedCudaProgram::load(const
     return makeFailure(Failure::BadArgument, "{} (hash {}) is compiled for {}, but {} runs {}",
                        plan.program, plan.hash, code.arch, driver.library(),
                        driver.isShim() ? "code of this machine's processor (shim)" : "GPUs");
+  if (code.multimem)
+    return makeFailure(Failure::BadArgument,
+                       "{} (hash {}) is compiled for the switch (multimem), but buffers have no "
+                       "multicast address here: compile it without",
+                       plan.program, plan.hash);
   if (code.threads < 1 || code.threads > 1024 || code.agents.size() != plan.kernels.size() ||
       code.kernel.empty())
     return makeFailure(Failure::BadArgument,

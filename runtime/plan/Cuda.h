@@ -26,8 +26,9 @@ struct CudaCode {
   /// By Plan::kernels: agentNumber() of each block of an instance, of programs that are no
   /// tables.
   std::vector<std::vector<int64_t>> agents;
-  int32_t threads = 512;       ///< of a block
-  int32_t barriers = 0;        ///< cuda::Barriers that the kernels go through
+  bool multimem = false; ///< kernels need BufferView::multicast
+  int32_t threads = 512; ///< of a block
+  int32_t barriers = 0;  ///< cuda::Barriers that the kernels go through
 };
 
 } // namespace ccl

@@ -33,6 +33,8 @@ struct BufferView {
   char *own = nullptr;
   /// peers[r] + offset is the buffer of rank r. Null if no peer's is touched.
   char *const *peers = nullptr;
+  /// All ranks' buffers at once, for programs compiled to use the switch; null: there is none.
+  char *multicast = nullptr;
   long long offset = 0;
   long long instancePitch = 0; ///< scratch: bytes from one instance's part to the next one's
 };
@@ -45,7 +47,7 @@ struct Shard {
 /// What a transfer takes from or brings to. See runtime/plan/Agents.h. Kernels have it in shared
 /// memory, so nothing here initializes it.
 struct Operand {
-  int peer;   ///< -1: own, -2: a channel, else the rank
+  int peer;   ///< -1: own, -2: a channel, -3: all ranks at once, else the rank
   int buffer; ///< of a channel: 1 << its protocol
   int chunk;  ///< of a channel in a table: family * ranks + peer
 };

@@ -11,7 +11,7 @@ struct Launch : LaunchHead {
 
 /// How an operand's data lie, and how one sees that they are there. Bits: see CCL_WIRES. That of a
 /// channel's protocol p is 1 << p.
-enum Wire : int { memory = 0, simple = 1, ll = 2, ll128 = 4 };
+enum Wire : int { memory = 0, simple = 1, ll = 2, ll128 = 4, lamport = 8 };
 constexpr int wires = CCL_WIRES;
 
 /// Threads that see to channels and operands: some of the first warp, so that they need no
@@ -74,6 +74,8 @@ __device__ __forceinline__ Channel channel(int family, int peer) {
 __device__ __forceinline__ Operand slot(Channel c, Wire wire) { return {-2, wire, c.end}; }
 __device__ __forceinline__ Operand at(int b, int chunk) { return {-1, b, chunk}; }
 __device__ __forceinline__ Operand at(int b, int chunk, int rank) { return {rank, b, chunk}; }
+/// The same chunk of all ranks.
+__device__ __forceinline__ Operand atAll(int b, int chunk) { return {-3, b, chunk}; }
 
 /// a mod m, never negative; quotients rounded down and up. m and b are positive.
 __device__ __forceinline__ int mod(int a, int m) {

@@ -1,7 +1,7 @@
 //===- launch.cuh - Beginning and end of a launch, and what finishes it ------===//
 #pragma once
 
-#include "waits.cuh"
+#include "bulk.cuh"
 
 namespace ccl::cuda {
 
@@ -79,6 +79,10 @@ __device__ __forceinline__ bool begin(Block &b, const Launch &one, const Launch 
     state.here = {int(launch.me), int(block) - instance * launch.agents,    instance,
                   launch.plan,    i64(loadAcquire(&launch.sync->launches)), instance};
   }
+#ifdef CCL_TMA
+  if (threadIndex() == 0)
+    beginBulk();
+#endif
   syncBlock();
   if constexpr (copied)
     copyEnds(launch);

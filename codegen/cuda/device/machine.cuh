@@ -123,6 +123,15 @@ __device__ __forceinline__ bool loadWord(const char *line, int lane, u64 flag, u
   asm volatile("ld.volatile.global.u64 %0, [%1];" : "=l"(word) : "l"(line + 8 * lane) : "memory");
   return __shfl_sync(0xffffffffu, word, 15, 16) == flag;
 }
+// A word of `lamport`, whose data themselves tell that they are there.
+__device__ __forceinline__ u64 loadRelaxed(const u64 *p) {
+  u64 value;
+  asm volatile("ld.relaxed.sys.global.u64 %0, [%1];" : "=l"(value) : "l"(p) : "memory");
+  return value;
+}
+__device__ __forceinline__ void storeRelaxed(u64 *p, u64 value) {
+  asm volatile("st.relaxed.sys.global.u64 [%0], %1;" ::"l"(p), "l"(value) : "memory");
+}
 __device__ __forceinline__ bool allOfWarp(bool mine) { return __all_sync(0xffffffffu, mine); }
 #define CCL_EXPORT(kernel)
 #else

@@ -117,6 +117,10 @@ __device__ __forceinline__ void moveSome(int sources, int operands, i64 skipped,
   }
 }
 
+#ifdef CCL_TMA
+__device__ void copyBulk(i64 skipped, i64 bytes, int operands); // of bulk.cuh
+#endif
+
 /// In memory on both sides: 16 bytes at a time where all operands have the same offset in that,
 /// elements at both ends, never a byte outside.
 __device__ __forceinline__ void moveMemory(i64 n, bool aligned, int sources, int operands) {
@@ -125,6 +129,13 @@ __device__ __forceinline__ void moveMemory(i64 n, bool aligned, int sources, int
   const i64 head = aligned ? smaller(begin, n) : n, vectors = (n - head) / perVector;
   moveSome<1, typename E::Stored, true>(sources, operands, 0, n - vectors * perVector, head,
                                         vectors * perVector); // both ends
+#ifdef CCL_TMA
+  if (sources == 1) {
+    if (threadIndex() == 0 && vectors > 0)
+      copyBulk(head * elementBytes, vectors * 16, operands);
+    return;
+  }
+#endif
   if (sources == 1)
     moveSome<4, Vector, true>(1, operands, head * elementBytes, vectors);
   else if constexpr (combines<R>)

@@ -5,6 +5,19 @@
 
 namespace ccl::cuda {
 
+/// What a transfer is, besides its operands.
+struct Shape {
+  int sources, operands, kind;
+};
+/// Bits of a kind. In all of memory and `simple`: none.
+enum Kind : int {
+  flagged = 1,          ///< flags in the data of some operand
+  inLines = 2,          ///< of some in those of ll128
+  wholeSlots = 4,       ///< what a slot of a chunk has goes, not only the elements of a row
+  allSources = 8,       ///< the only one is a place of all ranks; see multimem.cuh
+  allDestinations = 16, ///< and of destinations
+};
+
 /// Slice of the micro-batch of chunk k of a row.
 __device__ __forceinline__ Shard slice(int k, int row) {
   const Launch &launch = *state.launch;
@@ -37,6 +50,8 @@ __device__ __forceinline__ i64 startInSlot(int wire, i64 bytes) {
     return (bytes + 7) / 8 * 16;
   if ((wires & ll128) != 0 && wire == ll128)
     return i64(u64(bytes + 119) / 120 * 128);
+  if ((wires & lamport) != 0 && wire == lamport)
+    return (bytes + 7) / 8 * 8;
   return bytes;
 }
 
@@ -56,6 +71,17 @@ __device__ __forceinline__ Stream locate(const Operand &operand, int j) {
   }
   const BufferView &view = launch.buffers[operand.buffer];
   const int chunk = operand.chunk + j;
+#ifdef CCL_MULTIMEM
+  if (operand.peer == -3) {
+    const bool isScratch = CCL_ROLES[operand.buffer] == 's';
+    const Shard part = isScratch
+                           ? Shard{chunk * launch.stride, -1}
+                           : slice(chunk, 2 * state.here.rank + (CCL_ROLES[operand.buffer] == 'o'));
+    const i64 start =
+        part.start * elementBytes + (isScratch ? state.here.instance * view.instancePitch : 0);
+    return {view.multicast + start, u64(start), part.length, true, operand.buffer, memory};
+  }
+#endif
   const int rank = operand.peer < 0 ? state.here.rank : operand.peer;
   char *base = operand.peer < 0 ? view.own : view.peers[rank] + view.offset;
   const char role = CCL_ROLES[operand.buffer];

@@ -70,6 +70,12 @@ inline void storeRelaxed(unsigned *p, unsigned value) {
   __atomic_store_n(p, value, __ATOMIC_RELAXED);
 #endif
 }
+inline unsigned long long loadRelaxed(const unsigned long long *p) {
+  return __atomic_load_n(p, __ATOMIC_RELAXED);
+}
+inline void storeRelaxed(unsigned long long *p, unsigned long long value) {
+  __atomic_store_n(p, value, __ATOMIC_RELAXED);
+}
 inline unsigned addAcqRel(unsigned *p, unsigned value) {
   return __atomic_fetch_add(p, value, __ATOMIC_ACQ_REL);
 }

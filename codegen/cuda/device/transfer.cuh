@@ -1,27 +1,18 @@
 //===- transfer.cuh - Transfers, of programs and of tables --------------------===//
 #pragma once
 
+#include "bulk.cuh"
+#include "multimem.cuh"
 #include "units.cuh"
 
 namespace ccl::cuda {
-
-/// What a transfer is, besides its operands.
-struct Shape {
-  int sources, operands, kind;
-};
-/// Bits of a kind. In all of memory and `simple`: none.
-enum Kind : int {
-  flagged = 1,  ///< flags in the data of some operand
-  inLines = 2,  ///< of some in those of ll128
-  sendsAll = 4, ///< and of a destination: all that a slot of a chunk has
-};
 
 /// Of n elements. Whether all data came.
 __device__ __forceinline__ bool movePiece(int instruction, i64 n, const Together &together,
                                           const Shape &shape) {
   if constexpr ((wires & ~simple) != 0)
     if (shape.kind & flagged) {
-      const i64 sent = shape.kind & sendsAll ? state.launch->stride : n;
+      const i64 sent = shape.kind & wholeSlots ? state.launch->stride : n;
       if constexpr ((wires & ll128) != 0)
         if (shape.kind & inLines)
           return moveFlagged<true, CCL_SOURCES>(instruction, n, sent, shape.sources,
@@ -29,6 +20,12 @@ __device__ __forceinline__ bool movePiece(int instruction, i64 n, const Together
       if constexpr ((wires & ~(simple | ll128)) != 0)
         return moveFlagged<false, CCL_SOURCES>(instruction, n, sent, shape.sources, shape.operands);
     }
+#ifdef CCL_MULTIMEM
+  if (shape.kind & (allSources | allDestinations)) {
+    moveThroughSwitch(n, together.aligned, shape.kind, shape.sources, shape.operands);
+    return true;
+  }
+#endif
   if (together.moves)
     moveMemory(n, together.aligned, shape.sources, shape.operands);
   return true;

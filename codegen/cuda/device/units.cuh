@@ -26,6 +26,16 @@ __device__ __forceinline__ bool isWhole(const char *data, i64 unit, i64 n) {
   return u64(data) % 8 == 0 && (unit + 1) * (8 / elementBytes) <= n;
 }
 
+/// What a word of a `lamport` slot is before it is written: floats of minus and plus zero. Data
+/// that are just that become equal ones.
+constexpr u64 unwritten = 0x8000000080000000;
+__device__ __forceinline__ u64 written(u64 word) {
+  return word == unwritten ? word ^ 0x80000000 : word;
+}
+__device__ __forceinline__ u64 *wordOf(const Stream &stream, i64 unit) {
+  return reinterpret_cast<u64 *>(stream.data) + unit;
+}
+
 /// Where a thread is in rows of `n` elements: unit `unit` (eight bytes), and for lines of ll128
 /// lane `lane` of line `line`.
 struct Place {
@@ -45,9 +55,13 @@ __device__ __forceinline__ bool loadUnit(const Stream &from, const Place &place,
   if constexpr ((wires & ll) != 0)
     if (from.wire == ll)
       return loadLine(from.data + 16 * place.unit, u32(from.flag), word);
-  word = isWhole(from.data, place.unit, place.n)
-             ? reinterpret_cast<const u64 *>(from.data)[place.unit]
-             : loadPart(from.data, place.unit, place.n);
+  if constexpr ((wires & lamport) != 0)
+    if (from.wire == lamport) {
+      word = loadRelaxed(wordOf(from, place.unit));
+      return word != unwritten;
+    }
+  word = isWhole(from.data, place.unit, place.n) ? *wordOf(from, place.unit)
+                                                 : loadPart(from.data, place.unit, place.n);
   return true;
 }
 template <bool lines>
@@ -60,8 +74,11 @@ __device__ __forceinline__ void storeUnit(const Stream &to, const Place &place, 
   if constexpr ((wires & ll) != 0)
     if (to.wire == ll)
       return storeLine(to.data + 16 * place.unit, word, u32(to.flag));
+  if constexpr ((wires & lamport) != 0)
+    if (to.wire == lamport)
+      return storeRelaxed(wordOf(to, place.unit), written(word));
   if (isWhole(to.data, place.unit, place.n))
-    reinterpret_cast<u64 *>(to.data)[place.unit] = word;
+    *wordOf(to, place.unit) = word;
   else
     storePart(to.data, place.unit, place.n, word);
 }
@@ -140,6 +157,11 @@ __device__ __forceinline__ bool moveUnits(int instruction, i64 n, i64 sent, int 
       }
     if (!inLine)
       continue;
+    if constexpr ((wires & lamport) != 0)
+#pragma unroll 1
+      for (int s = 0; s < sources; ++s)
+        if (state.streams[s].wire == lamport && place.exists)
+          storeRelaxed(wordOf(state.streams[s], place.unit), unwritten);
 #pragma unroll 1
     for (int d = sources; d < operands; ++d)
       if (sources > 1 || state.streams[d].data != state.streams[0].data)

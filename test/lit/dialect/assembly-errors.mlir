@@ -38,6 +38,6 @@ ccl.topology @node ranks(gpu = 2) {
 ccl.algorithm @a implements #ccl.contract<custom> {
 }
 ccl.program @protocol of @a ranks(0) {
-  // expected-error@+1 {{expected one of simple, ll, ll128}}
+  // expected-error@+1 {{expected one of simple, ll, ll128, lamport}}
   %c = ccl.channel to 1 slots 2 protocol fast
 }

@@ -45,33 +45,34 @@ constexpr bool combines = true;
 template <>
 constexpr bool combines<None> = false;
 
-/// Some of `U` vectors or elements of a thread, `threads` apart: the first of them, `there`
-/// threads' worth.
+/// Some of `U` vectors or elements of a thread, `threads` apart: those in front of `there`.
 template <int U, typename Bits>
 struct Some {
   Bits all[U];
 
-  __device__ __forceinline__ void load(const char *from, i64 at, int there) {
+  __device__ __forceinline__ void load(const char *from, int there) {
 #pragma unroll
-    for (int u = 0; u < U; ++u)
+    for (int u = 0; u < U; ++u) {
+      all[u] = Bits{}; // else registers would be kept for what was there before
       if (u * threads < there)
-        all[u] = loadGlobal(reinterpret_cast<const Bits *>(from) + at + u * threads);
+        all[u] = loadGlobal(reinterpret_cast<const Bits *>(from) + u * threads);
+    }
   }
-  __device__ __forceinline__ void store(char *to, i64 at, int there) const {
+  __device__ __forceinline__ void store(char *to, int there) const {
 #pragma unroll
     for (int u = 0; u < U; ++u)
       if (u * threads < there)
-        storeGlobal(reinterpret_cast<Bits *>(to) + at + u * threads, all[u]);
+        storeGlobal(reinterpret_cast<Bits *>(to) + u * threads, all[u]);
   }
 };
 
-/// All sources of a transfer, from the first one on: 2 * U loads are under way.
+/// All sources of a transfer, from the first one on, `at` bytes behind where they begin: 2 * U
+/// loads are under way.
 template <int U, typename Bits>
-__device__ __forceinline__ void combineAll(Some<U, Bits> &some, int sources, i64 skipped, i64 at,
-                                           int there) {
+__device__ __forceinline__ void combineAll(Some<U, Bits> &some, int sources, i64 at, int there) {
   Combination<Bits> sums[U];
   Some<U, Bits> next;
-  next.load(state.streams[1].data + skipped, at, there);
+  next.load(state.streams[1].data + at, there);
 #pragma unroll
   for (int u = 0; u < U; ++u)
     sums[u].start(some.all[u]);
@@ -79,7 +80,7 @@ __device__ __forceinline__ void combineAll(Some<U, Bits> &some, int sources, i64
   for (int s = 2;; ++s) {
     some = next;
     if (s < sources)
-      next.load(state.streams[s].data + skipped, at, there);
+      next.load(state.streams[s].data + at, there);
 #pragma unroll
     for (int u = 0; u < U; ++u)
       sums[u].add(some.all[u]);
@@ -91,29 +92,28 @@ __device__ __forceinline__ void combineAll(Some<U, Bits> &some, int sources, i64
     some.all[u] = sums[u].result();
 }
 
-/// `end` vectors or elements that lie `skipped` bytes behind where the operands begin, those
-/// from `from` on `gap` further.
+/// `length` vectors or elements that lie `at` bytes behind where the operands begin. Only
+/// elements are copied and combined by one code.
 template <int U, typename Bits, bool copies>
-__device__ __forceinline__ void moveSome(int sources, int operands, i64 skipped, i64 end,
-                                         i64 from = 0, i64 gap = 0) {
-  const char *first = state.streams[0].data + skipped;
+__device__ __forceinline__ void moveSome(int sources, int operands, i64 at, i64 length) {
+  constexpr int size = sizeof(Bits);
+  at += threadIndex() * size;
 #pragma unroll 1
-  for (i64 v = threadIndex(); v < end; v += U * threads) {
-    const int there = int(smaller(end - v, i64(U * threads)));
-    i64 at = v;
-    if constexpr (U == 1)
-      at += v >= from ? gap : 0;
+  for (i64 left = length - threadIndex(); left > 0; left -= U * threads) {
+    const int there = int(smaller(left, i64(U * threads)));
+    const char *first = state.streams[0].data + at;
     Some<U, Bits> some;
-    some.load(first, at, there);
+    some.load(first, there);
     if constexpr (combines<R>)
       if (!copies || sources > 1)
-        combineAll(some, sources, skipped, at, there);
+        combineAll(some, sources, at, there);
 #pragma unroll 1
     for (int d = sources; d < operands; ++d) {
-      char *to = state.streams[d].data + skipped;
+      char *to = state.streams[d].data + at;
       if (sources > 1 || to != first)
-        some.store(to, at, there);
+        some.store(to, there);
     }
+    at += U * threads * size;
   }
 }
 
@@ -127,8 +127,15 @@ __device__ __forceinline__ void moveMemory(i64 n, bool aligned, int sources, int
   constexpr i64 perVector = 16 / elementBytes;
   const i64 begin = i64(-u64(state.streams[0].data) % 16) / elementBytes;
   const i64 head = aligned ? smaller(begin, n) : n, vectors = (n - head) / perVector;
-  moveSome<1, typename E::Stored, true>(sources, operands, 0, n - vectors * perVector, head,
-                                        vectors * perVector); // both ends
+  i64 at = 0, length = head;
+#pragma unroll 1
+  for (bool isHead = true;; isHead = false) {
+    moveSome<1, typename E::Stored, true>(sources, operands, at * elementBytes, length);
+    if (!isHead)
+      break;
+    at = head + vectors * perVector;
+    length = n - at;
+  }
 #ifdef CCL_TMA
   if (sources == 1) {
     if (threadIndex() == 0 && vectors > 0)
@@ -139,7 +146,8 @@ __device__ __forceinline__ void moveMemory(i64 n, bool aligned, int sources, int
   if (sources == 1)
     moveSome<4, Vector, true>(1, operands, head * elementBytes, vectors);
   else if constexpr (combines<R>)
-    moveSome<2, Vector, false>(sources, operands, head * elementBytes, vectors);
+    moveSome<elementBytes == 1 ? 1 : 2, Vector, false>(sources, operands, head * elementBytes,
+                                                       vectors);
 }
 
 } // namespace ccl::cuda

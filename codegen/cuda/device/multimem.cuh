@@ -107,20 +107,25 @@ __device__ __noinline__ void moveThroughSwitch(i64 n, bool aligned, int kind, in
     const char *first = state.streams[0].data + skipped;
     if (kind & allSources) {
 #pragma unroll
-      for (int u = 0; u < U; ++u)
+      for (int u = 0; u < U; ++u) {
+        some.all[u] = Vector{};
+        if (u * threads < there)
+          some.all[u] = loadFromAll(
+      }
+      u < U; ++u)
         if (u * threads < there)
           some.all[u] = loadFromAll(reinterpret_cast<const Vector *>(first) + v + u * threads);
     } else {
-      some.load(first, v, there);
+      some.load(first + v * 16, there);
       if constexpr (combines<R>)
         if (sources > 1)
-          combineAll(some, sources, skipped, v, there);
+          combineAll(some, sources, skipped + v * 16, there);
     }
 #pragma unroll 1
     for (int d = sources; d < operands; ++d) {
       char *to = state.streams[d].data + skipped;
       if (!(kind & allDestinations))
-        some.store(to, v, there);
+        some.store(to + v * 16, there);
       else
 #pragma unroll
         for (int u = 0; u < U; ++u)

@@ -1,29 +1,19 @@
 //===- Info.cpp - ccl info: what is here and what is set ------------------------===//
 #include "frontend/cli/Commands.h"
+#include "frontend/cli/Devices.h"
 #include "frontend/cli/Output.h"
 
 #include "passes/synthesis/generators/Generators.h"
 #include "runtime/Faults.h"
-#include "runtime/bootstrap/Descriptor.h"
 
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Config/llvm-config.h"
-#include "llvm/Support/FileSystem.h"
 #include "llvm/TargetParser/Host.h"
 
 #include <CLI/App.hpp>
 #include <CLI/Config.hpp>
 #include <CLI/Formatter.hpp>
 #include <fmt/format.h>
-
-#include <dlfcn.h>
-#include <sys/mman.h>
-#include <sys/syscall.h>
-#include <unistd.h>
-
-#include <cerrno>
-#include <cstring>
-#include <thread>
 
 namespace ccl::cli {
 
@@ -36,73 +26,7 @@ struct InfoFlags {
   bool all() const { return !version && !devices && !settings && !algorithms; }
 };
 
-struct Device {
-  std::string name;
-  bool usable;
-  std::string text; ///< what it is, or why it cannot be used
-};
-
 } // namespace
-
-/// Whether a library that we would load on demand is here; if not, the loader's reason.
-static std::optional<std::string> missing(const char *library) {
-  void *handle = dlopen(library, RTLD_LAZY | RTLD_LOCAL);
-  if (!handle) {
-    const char *reason = dlerror();
-    return reason ? reason : fmt::format("{}: not found", library);
-  }
-  dlclose(handle);
-  return std::nullopt;
-}
-
-static std::vector<std::string> entries(const char *folder) {
-  std::vector<std::string> names;
-  std::error_code error;
-  for (llvm::sys::fs::directory_iterator it(folder, error), end; it != end && !error;
-       it.increment(error))
-    names.push_back(llvm::StringRef(it->path()).rsplit('/').second.str());
-  std::sort(names.begin(), names.end());
-  return names;
-}
-
-/// What ranks of separate processes need of the system.
-static Device findProcesses() {
-  Device device{"processes", false, ""};
-  auto lacks = [&](const char *what) {
-    device.text = fmt::format("{}: {}", what, strerror(errno));
-    return device;
-  };
-  const Descriptor memory(memfd_create("ccl", MFD_CLOEXEC | MFD_ALLOW_SEALING));
-  if (!memory)
-    return lacks("no shared memory (memfd_create)");
-  const Descriptor self(int(syscall(SYS_pidfd_open, getpid(), 0)));
-  if (!self)
-    return lacks("no way to watch processes (pidfd_open)");
-  device.usable = true;
-  device.text = "shared memory; who may read the memory of whom is found out when they meet";
-  return device;
-}
-
-static std::vector<Device> findDevices() {
-  unsigned cores = std::max(1u, std::thread::hardware_concurrency());
-  std::vector<Device> devices;
-  devices.push_back(
-      {"threads", true,
-       fmt::format("{} core{}, ranks are threads of one process", cores, cores == 1 ? "" : "s")});
-  devices.push_back(findProcesses());
-  const char *noCuda = "this version generates no CUDA code";
-  std::optional<std::string> cuda = missing("libcuda.so.1");
-  devices.push_back({"cuda", false, cuda ? *cuda : noCuda});
-  std::optional<std::string> verbs = missing("libibverbs.so.1");
-  std::vector<std::string> adapters = entries("/sys/class/infiniband");
-  devices.push_back({"rdma", false,
-                     verbs              ? *verbs
-                     : adapters.empty() ? "no adapter in /sys/class/infiniband"
-                                        : fmt::format("{} found, but this version has no RDMA "
-                                                      "transport",
-                                                      fmt::join(adapters, ", "))});
-  return devices;
-}
 
 //===----------------------------------------------------------------------===//
 // Text
@@ -122,9 +46,12 @@ static void printVersion() {
   );
 }
 
-static void printDevices() {
-  for (const Device &device : findDevices())
-    printOut("{:<10} {:<9} {}\n", device.name, device.usable ? "ok" : "unusable", device.text);
+static void printDevices(const Settings &settings) {
+  for (const DeviceRow &device : findDevices(settings)) {
+    const std::string what = device.gpu ? describe(*device.gpu) : device.text;
+    printOut("{:<10} {:<9} {}{}\n", device.name, device.isUsable ? "ok" : "unusable", what,
+             device.gpu && !device.isUsable ? ": " + device.text : "");
+  }
 }
 
 static void printSettings(const Settings &settings) {
@@ -163,7 +90,7 @@ static void printText(const Settings &settings, const InfoFlags &flags) {
     print();
   };
   section(flags.version, "version", printVersion);
-  section(flags.devices, "devices and transports", printDevices);
+  section(flags.devices, "devices and transports", [&] { printDevices(settings); });
   section(flags.settings, "settings", [&] { printSettings(settings); });
   section(flags.algorithms, "algorithms (n ranks, B bytes of a shard)", printAlgorithms);
 }
@@ -182,13 +109,24 @@ static std::string versionJson() {
   return line.str();
 }
 
-static std::vector<std::string> devicesJson() {
+static std::vector<std::string> devicesJson(const Settings &settings) {
   std::vector<std::string> objects;
-  for (const Device &device : findDevices()) {
+  for (const DeviceRow &device : findDevices(settings)) {
     JsonLine line;
     line.text("name", device.name);
-    line.boolean("usable", device.usable);
-    line.text(device.usable ? "text" : "reason", device.text);
+    line.boolean("usable", device.isUsable);
+    line.text(device.isUsable ? "text" : "reason", device.text);
+    if (const std::optional<cuda::DeviceFacts> &gpu = device.gpu) {
+      line.number("ordinal", gpu->ordinal);
+      line.text("product", gpu->name);
+      line.text("arch", gpu->arch);
+      line.text("compute_capability", fmt::format("{}.{}", gpu->major, gpu->minor));
+      line.number("memory_bytes", int64_t(gpu->memoryBytes));
+      line.number("multiprocessors", gpu->multiprocessors);
+      line.boolean("cooperative_launch", gpu->isCooperative);
+      line.text("pci",
+                fmt::format("{:04x}:{:02x}:{:02x}.0", gpu->pciDomain, gpu->pciBus, gpu->pciDevice));
+    }
     objects.push_back(line.str());
   }
   return objects;
@@ -253,7 +191,7 @@ static int info(Session &session, const InfoFlags &flags) {
   if (flags.version || flags.all())
     line.raw("version", versionJson());
   if (flags.devices || flags.all())
-    line.array("devices", devicesJson());
+    line.array("devices", devicesJson(session.settings));
   if (flags.settings || flags.all())
     line.array("settings", settingsJson(session.settings));
   if (flags.algorithms || flags.all())

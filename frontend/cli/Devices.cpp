@@ -1,0 +1,172 @@
+//===- Devices.cpp ----------------------------------------------------------===//
+#include "frontend/cli/Devices.h"
+
+#include "codegen/cuda/Nvrtc.h"
+#include "codegen/cuda/ShimCompile.h"
+#include "frontend/cli/Output.h"
+#include "runtime/bootstrap/Descriptor.h"
+
+#include "llvm/Support/FileSystem.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <dlfcn.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <thread>
+
+namespace ccl::cli {
+
+/// Whether a library that we would load on demand is here; if not, the loader's reason.
+static std::optional<std::string> missing(const char *library) {
+  void *handle = dlopen(library, RTLD_LAZY | RTLD_LOCAL);
+  if (!handle) {
+    const char *reason = dlerror();
+    return reason ? reason : fmt::format("{}: not found", library);
+  }
+  dlclose(handle);
+  return std::nullopt;
+}
+
+static std::vector<std::string> entries(const char *folder) {
+  std::vector<std::string> names;
+  std::error_code error;
+  for (llvm::sys::fs::directory_iterator it(folder, error), end; it != end && !error;
+       it.increment(error))
+    names.push_back(llvm::StringRef(it->path()).rsplit('/').second.str());
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+/// What ranks of separate processes need of the system.
+static DeviceRow findProcesses() {
+  DeviceRow device{"processes"};
+  auto lacks = [&](const char *what) {
+    device.text = fmt::format("{}: {}", what, strerror(errno));
+    return device;
+  };
+  const Descriptor memory(memfd_create("ccl", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  if (!memory)
+    return lacks("no shared memory (memfd_create)");
+  const Descriptor self(int(syscall(SYS_pidfd_open, getpid(), 0)));
+  if (!self)
+    return lacks("no way to watch processes (pidfd_open)");
+  device.isUsable = true;
+  device.text = "shared memory; who may read the memory of whom is found out when they meet";
+  return device;
+}
+
+static DeviceRow findNetwork() {
+  const std::optional<std::string> verbs = missing("libibverbs.so.1");
+  const std::vector<std::string> adapters = entries("/sys/class/infiniband");
+  return {"rdma", false,
+          verbs              ? *verbs
+          : adapters.empty() ? "no adapter in /sys/class/infiniband"
+                             : fmt::format("{} found, but this version has no RDMA transport",
+                                           fmt::join(adapters, ", "))};
+}
+
+//===----------------------------------------------------------------------===//
+// GPUs
+//===----------------------------------------------------------------------===//
+
+std::string describe(const cuda::DeviceFacts &gpu) {
+  const std::string kind = gpu.arch == "shim" ? ""
+                                              : fmt::format(", compute capability {}.{} ({})",
+                                                            gpu.major, gpu.minor, gpu.arch);
+  return fmt::format("{}, {:.1f} GiB{}, {}", gpu.name, double(gpu.memoryBytes) / double(1 << 30),
+                     kind, plural(uint64_t(gpu.multiprocessors), "multiprocessor"));
+}
+
+static DeviceRow findNvrtc(const Settings &settings) {
+  llvm::Expected<const Nvrtc *> nvrtc = Nvrtc::get(settings.text(Setting::NvrtcLibrary));
+  if (!nvrtc)
+    return {"nvrtc", false, llvm::toString(nvrtc.takeError())};
+  const std::vector<int> &archs = (*nvrtc)->architectures();
+  std::string range = archs.empty() ? "nothing" : fmt::format("sm_{}", archs.front());
+  if (archs.size() > 1)
+    range += fmt::format(" to sm_{}", archs.back());
+  return {"nvrtc", true,
+          fmt::format("NVIDIA's run-time compiler {}.{}, for {}", (*nvrtc)->major(),
+                      (*nvrtc)->minor(), range)};
+}
+
+/// Who makes code for `arch` of source; "", or why nobody does.
+static std::string noCompiler(const Settings &settings, llvm::StringRef arch) {
+  if (arch == "shim") {
+    llvm::Expected<ShimCompiler> compiler =
+        ShimCompiler::find(settings.text(Setting::ShimCxx), CCL_SANITIZE);
+    return compiler ? "" : llvm::toString(compiler.takeError());
+  }
+  llvm::Expected<const Nvrtc *> nvrtc = Nvrtc::get(settings.text(Setting::NvrtcLibrary));
+  if (!nvrtc)
+    return llvm::toString(nvrtc.takeError());
+  return llvm::toString((*nvrtc)->check(arch));
+}
+
+static DeviceRow rowOf(const Settings &settings, cuda::DeviceFacts gpu) {
+  std::string why = gpu.unusable();
+  if (why.empty())
+    why = noCompiler(settings, gpu.arch);
+  const bool isUsable = why.empty();
+  return {fmt::format("gpu{}", gpu.ordinal), isUsable, isUsable ? describe(gpu) : why,
+          std::move(gpu)};
+}
+
+static void addGpus(const Settings &settings, std::vector<DeviceRow> &rows) {
+  auto refuse = [&](llvm::Error error) {
+    rows.push_back({"cuda", false, llvm::toString(std::move(error))});
+  };
+  llvm::Expected<const cuda::Driver *> driver =
+      cuda::Driver::get(settings.text(Setting::CudaLibrary));
+  if (!driver)
+    return refuse(driver.takeError());
+  llvm::Expected<std::vector<cuda::DeviceFacts>> gpus = cuda::listDevices(**driver);
+  if (!gpus)
+    return refuse(gpus.takeError());
+  std::vector<DeviceRow> found;
+  for (cuda::DeviceFacts &gpu : *gpus)
+    found.push_back(rowOf(settings, std::move(gpu)));
+  const auto usable =
+      std::count_if(found.begin(), found.end(), [](const DeviceRow &row) { return row.isUsable; });
+  const int version = (*driver)->version();
+  std::string text = fmt::format("{}, {} for CUDA {}.{}; {} of {} usable", (*driver)->library(),
+                                 (*driver)->isShim() ? "a stand-in" : "a driver", version / 1000,
+                                 version % 1000 / 10, usable, plural(found.size(), "GPU"));
+  rows.push_back({"cuda", usable > 0, std::move(text)});
+  rows.insert(rows.end(), found.begin(), found.end());
+}
+
+/// Runs kernels on this machine's processor; there for every machine.
+static DeviceRow findShim(const Settings &settings) {
+  llvm::Expected<const cuda::Driver *> driver = cuda::Driver::get("shim");
+  if (!driver)
+    return {"shim", false, llvm::toString(driver.takeError())};
+  if (std::string why = noCompiler(settings, "shim"); !why.empty())
+    return {"shim", false, std::move(why)};
+  const bool isTaken = settings.text(Setting::CudaLibrary) == "shim";
+  return {"shim", true,
+          fmt::format("a stand-in for GPUs on this machine's processor; CCL_CUDA_LIBRARY=shim {}",
+                      isTaken ? "has chosen it" : "chooses it")};
+}
+
+std::vector<DeviceRow> findDevices(const Settings &settings) {
+  const unsigned cores = std::max(1u, std::thread::hardware_concurrency());
+  std::vector<DeviceRow> devices;
+  devices.push_back({"threads", true,
+                     fmt::format("{}, ranks are threads of one process", plural(cores, "core"))});
+  devices.push_back(findProcesses());
+  addGpus(settings, devices);
+  devices.push_back(findShim(settings));
+  devices.push_back(findNvrtc(settings));
+  devices.push_back(findNetwork());
+  return devices;
+}
+
+} // namespace ccl::cli

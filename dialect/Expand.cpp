@@ -484,8 +484,11 @@ private:
 
   int32_t channel(Value value) {
     auto op = value.getDefiningOp<ChannelOp>();
-    model::Channel c{op.getDirection() == Direction::To, rank(op.getPeer(), op.getPeerOperands()),
-                     int32_t(op.getTag()), int32_t(op.getSlots()), /*loc=*/-1,
+    model::Channel c{op.getDirection() == Direction::To,
+                     rank(op.getPeer(), op.getPeerOperands()),
+                     int32_t(op.getTag()),
+                     int32_t(op.getSlots()),
+                     /*loc=*/-1,
                      int32_t(op.getProtocol())};
     auto key = std::make_tuple(c.to, c.peer, c.tag, c.slots);
     auto [it, isNew] = channelNumbers.try_emplace(key, int32_t(channels->size()));

@@ -73,14 +73,13 @@ static bool split(ProgramOp program) {
 static bool isProved(AlgorithmOp algorithm, const Plan &plan) {
   ScopedDiagnosticHandler quiet(algorithm.getContext(), [](Diagnostic &) { return success(); });
   ProgramProof proof(algorithm);
-  auto forms = algorithm.getLowered()
-                   ? proof.checkLowered()
-                   : proof.checkForms(plan.disjointProved, plan.inPlaceProved);
+  auto forms = algorithm.getLowered() ? proof.checkLowered()
+                                      : proof.checkForms(plan.disjointProved, plan.inPlaceProved);
   if (failed(forms) || !*forms)
     return false;
-  return algorithm.getLowered() ? (*forms)->disjoint || (*forms)->inPlace
-                                : (*forms)->disjoint == plan.disjointProved &&
-                                      (*forms)->inPlace == plan.inPlaceProved;
+  return algorithm.getLowered()
+             ? (*forms)->disjoint || (*forms)->inPlace
+             : (*forms)->disjoint == plan.disjointProved && (*forms)->inPlace == plan.inPlaceProved;
 }
 
 void splitLoops(AlgorithmOp algorithm, const Plan &plan) {

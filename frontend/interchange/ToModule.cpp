@@ -148,11 +148,10 @@ void ModuleBuilder::addProgram(size_t rank) {
   }
   SmallVector<int32_t> used = firstUses(mine);
   for (auto [i, channel] : llvm::enumerate(mine.channels)) {
-    auto end =
-        builder.create<ChannelOp>(at(used[i]), ChannelType::get(builder.getContext()),
-                                  channel.to ? Direction::To : Direction::From, index(channel.peer),
-                                  ValueRange(), uint64_t(channel.tag), uint64_t(channel.slots),
-                                  Protocol(channel.protocol));
+    auto end = builder.create<ChannelOp>(at(used[i]), ChannelType::get(builder.getContext()),
+                                         channel.to ? Direction::To : Direction::From,
+                                         index(channel.peer), ValueRange(), uint64_t(channel.tag),
+                                         uint64_t(channel.slots), Protocol(channel.protocol));
     channels.push_back(end);
     lastAtTop = end;
   }

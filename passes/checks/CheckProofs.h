@@ -40,7 +40,7 @@ struct ProgramProofOptions {
 /// Which forms of the programs hold.
 struct FormsReport {
   bool disjoint = false, inPlace = false, divisible = false;
-  bool unevenSafe = false;                        ///< in each form that holds
+  bool unevenSafe = false; ///< in each form that holds
   /// As of a report, in some form that holds.
   bool entryBarrier = false, exitBarrier = false, batchBarrier = false;
   std::optional<model::Unguarded> tooLate, tooEarly;

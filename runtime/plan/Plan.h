@@ -54,7 +54,8 @@ struct ChannelFamily {
   bool to = true;
   int32_t tag = 0;
   int32_t slots = 0; ///< 0: signals only
-  /// 0 simple, 1 ll, 2 ll128, 3 lamport: how data and its arrival are told on GPUs. The host has one way.
+  /// 0 simple, 1 ll, 2 ll128, 3 lamport: how data and its arrival are told on GPUs. The host has
+  /// one way.
   int32_t protocol = 0;
 };
 

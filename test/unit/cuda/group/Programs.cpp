@@ -153,18 +153,17 @@ Plan planOf(const char *name, Collective collective, int64_t chunks, const Varia
   plan.cuda.barriers = barriers;
   const bool flagged = protocolOf(variant.wire) > 0;
   const std::string lines = protocolOf(variant.wire) == 2 ? " | inLines" : "";
-  plan.cuda.source =
-      fmt::format("#define CCL_BUFFERS 3\n#define CCL_ROLES \"ios\"\n#define CCL_CHUNKS {}\n"
-                  "#define CCL_ELEMENT {}\n#define CCL_REDUCTION Sum\n#define CCL_OPERANDS 4\n"
-                  "#define CCL_AGENTS {}\n#define CCL_BARRIERS {}\n#define CCL_THREADS 512\n"
-                  "#define CCL_ENDS {}\n#define CCL_WIRES (simple | {})\n"
-                  "#define CCL_SOURCES 1, 2\n"
-                  "#define WIRE {}\n#define SILENT {}\n#define TAKES {}\n#define SENDS {}\n"
-                  "#include \"ccl.cuh\"\nusing namespace ccl::cuda;\n{}{}",
-                  chunks, variant.type == ElementType::I64 ? "I64" : "I32", agents, barriers,
-                  2 * variant.ranks, variant.wire, variant.wire, variant.silent,
-                  flagged ? "flagged" + lines : "0",
-                  flagged ? "flagged | sendsAll" + lines : "0", text, kernelText);
+  plan.cuda.source = fmt::format(
+      "#define CCL_BUFFERS 3\n#define CCL_ROLES \"ios\"\n#define CCL_CHUNKS {}\n"
+      "#define CCL_ELEMENT {}\n#define CCL_REDUCTION Sum\n#define CCL_OPERANDS 4\n"
+      "#define CCL_AGENTS {}\n#define CCL_BARRIERS {}\n#define CCL_THREADS 512\n"
+      "#define CCL_ENDS {}\n#define CCL_WIRES (simple | {})\n"
+      "#define CCL_SOURCES 1, 2\n"
+      "#define WIRE {}\n#define SILENT {}\n#define TAKES {}\n#define SENDS {}\n"
+      "#include \"ccl.cuh\"\nusing namespace ccl::cuda;\n{}{}",
+      chunks, variant.type == ElementType::I64 ? "I64" : "I32", agents, barriers, 2 * variant.ranks,
+      variant.wire, variant.wire, variant.silent, flagged ? "flagged" + lines : "0",
+      flagged ? "flagged | sendsAll" + lines : "0", text, kernelText);
   plan.cuda.image = compile(plan.cuda.source);
   return plan;
 }

@@ -266,7 +266,8 @@ public:
   /// What such a file holds.
   static Result<Topology> parse(std::string_view text, const TopologyOptions &options = {},
                                 std::string_view label = "<text>");
-  /// This machine.
+  /// This machine: docs/topologies.md. CUDA's driver is initialized if there is one, so processes
+  /// that are forked later cannot use it.
   static Result<Topology> detect(const TopologyOptions &options = {});
   /// All names that `open` knows.
   static std::vector<Name> names();

@@ -109,7 +109,7 @@ void NvidiaLinks::connectGpus() {
   for (const auto &[ends, bundle] : bundles) {
     auto [from, to] = ends;
     if (to == switches) {
-      machine.connect(from, to, bundle.speed);
+      machine.connect(from, to, bundle.speed());
       continue;
     }
     auto back = bundles.find({to, from});
@@ -124,7 +124,7 @@ void NvidiaLinks::connectGpus() {
           fmt::format("{} does not tell its links: the {} of {} to it are taken "
                       "as two-way",
                       other, bundle.count, one));
-      machine.connect(from, to, bundle.speed);
+      machine.connect(from, to, bundle.speed());
       continue;
     }
     if (bundle.count != backCount)
@@ -134,8 +134,8 @@ void NvidiaLinks::connectGpus() {
                                           backCount));
     if (backCount == 0)
       continue;
-    const Speed reverse = back->second.speed;
-    machine.connect(from, to, bundle.speed.nominal <= reverse.nominal ? bundle.speed : reverse);
+    const Speed speed = bundle.speed(), reverse = back->second.speed();
+    machine.connect(from, to, speed.nominal <= reverse.nominal ? speed : reverse);
   }
 }
 

@@ -22,10 +22,18 @@ private:
   /// Links of one GPU to one device.
   struct Bundle {
     int64_t count = 0;
-    Speed speed{}; ///< of all
+    std::map<std::pair<double, double>, int64_t> speeds; ///< nominal, effective: of how many
     void add(Speed link) {
       ++count;
-      speed = {speed.nominal + link.nominal, speed.effective + link.effective};
+      ++speeds[{link.nominal, link.effective}];
+    }
+    /// Multiplied, not added up: exactly what makers say.
+    Speed speed() const {
+      Speed sum;
+      for (const auto &[link, links] : speeds)
+        sum = {sum.nominal + link.first * double(links),
+               sum.effective + link.second * double(links)};
+      return sum;
     }
   };
   void readLinks(const NvmlGpu &facts, const PlacedGpu &gpu);

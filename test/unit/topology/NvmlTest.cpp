@@ -246,6 +246,11 @@ TEST_CASE("ranks are the GPUs that CUDA shows, in its order") {
   CHECK(topology.ranks() == 3);
   CHECK(topology.links.size() == 2 * 2 + 2 * 3);
 
+  // As parts of one GPU are shown.
+  machine = detectFake(gpuXml(buses), gpus(buses, v100, ring), "1,1,2");
+  CHECK(rankBuses(machine) == std::vector<int>{0x20, 0x30});
+  CHECK(mentions(machine.missing, "how CUDA's GPU 1 shares 0000:20:00.0 with another"));
+
   // CUDA's driver is asked, so what it refuses is said, and all GPUs are taken.
   machine = detectFake(gpuXml(buses), gpus(buses, v100, ring), "");
   CHECK(rankBuses(machine) == buses);

@@ -101,9 +101,12 @@ static std::string whyNotReducible(ElementType type, model::Reduction reduction)
 
 LogicalResult CudaEmitter::verifyReduction(TransferOp transfer) {
   mostOperands = std::max(mostOperands, transfer.getFrom().size() + transfer.getTo().size());
-  if (mostOperands > size_t(options.threads))
-    return transfer.emitOpError() << "has " << mostOperands << " operands: on GPUs a block of "
-                                  << options.threads << " threads has one for each";
+  // They lie in shared memory, next to what tma needs of it.
+  const size_t most = options.tma ? 128 : 512;
+  if (mostOperands > most)
+    return transfer.emitOpError() << "has " << mostOperands << " operands: on GPUs "
+                                  << (options.tma ? "with tma " : "") << "at most " << most
+                                  << " fit into a block's shared memory";
   constexpr size_t mostAtOnce = 8; // see device/units.cuh
   const SmallVector<PlaceRef> from = getFromPlaces(transfer), to = getToPlaces(transfer);
   if (llvm::any_of(cuda::wiresOf(from), cuda::isFlagged) ||

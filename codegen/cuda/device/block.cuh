@@ -20,7 +20,11 @@ constexpr int lanes = threads < 32 ? threads : 32;
 
 /// A block keeps the ends of its program in shared memory while it runs; too many stay where they
 /// are.
+#ifdef CCL_TMA // which needs most of it
+constexpr bool copied = CCL_ENDS <= 64;
+#else
 constexpr bool copied = CCL_ENDS <= 256;
+#endif
 constexpr int sharedEnds = copied && CCL_ENDS > 0 ? CCL_ENDS : 1;
 
 /// What one operand is while elements are moved.

@@ -110,11 +110,8 @@ __device__ __noinline__ void moveThroughSwitch(i64 n, bool aligned, int kind, in
       for (int u = 0; u < U; ++u) {
         some.all[u] = Vector{};
         if (u * threads < there)
-          some.all[u] = loadFromAll(
-      }
-      u < U; ++u)
-        if (u * threads < there)
           some.all[u] = loadFromAll(reinterpret_cast<const Vector *>(first) + v + u * threads);
+      }
     } else {
       some.load(first + v * 16, there);
       if constexpr (combines<R>)

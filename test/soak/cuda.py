@@ -258,7 +258,7 @@ def main():
     parser.add_argument("--no-run", action="store_true", help="only compile for --arch")
     parser.add_argument("--parts", type=int, default=100, help="of the matrix")
     parser.add_argument("--from", type=int, default=1, dest="first", help="part of the matrix")
-    arguments = parser.parse_args()
+    arguments = parser.parse_intermixed_args()
     if unknown := set(arguments.what) - set(ALL):
         parser.error(f"{', '.join(sorted(unknown))}: expected {', '.join(ALL)}")
     with tempfile.TemporaryDirectory() as folder:

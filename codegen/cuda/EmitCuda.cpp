@@ -35,6 +35,7 @@ private:
   LogicalResult verifyReduction(TransferOp transfer);
   LogicalResult verifyProtocol(ChannelOp channel);
   LogicalResult collectProtocols();
+  void orderMemory();
   LogicalResult verifyHardware(StringRef option);
   LogicalResult findMulticasts(int64_t ranks);
   bool runFromTables();
@@ -172,6 +173,26 @@ LogicalResult CudaEmitter::collectProtocols() {
       return failure();
   }
   return success();
+}
+
+/// A message of `simple` comes after all that its sender has done before, one that tells by its own
+/// words that it is there only after these. Where a rank's memory is touched by one block, that is
+/// the same; else every message has to be of the first kind.
+void CudaEmitter::orderMemory() {
+  bool shared = false;
+  for (ProgramOp program : programs) {
+    size_t agents = 0;
+    for (Operation &op : program.getBlock())
+      agents += isa<BlockOp, ProxyOp>(op);
+    shared |= agents > 1;
+    program.walk([&](PeerOp peer) { shared |= !peer.use_empty(); });
+  }
+  if (!shared)
+    return;
+  for (ProgramOp program : programs)
+    program.walk([](ChannelOp channel) { channel.setProtocol(Protocol::Simple); });
+  for (auto &[family, protocol] : protocols)
+    protocol = Protocol::Simple;
 }
 
 LogicalResult CudaEmitter::verifyHardware(StringRef option) {
@@ -457,6 +478,7 @@ LogicalResult CudaEmitter::run(const model::Contract &contract) {
   plan.cuda = CudaCode();
   if (failed(verify()))
     return failure();
+  orderMemory();
   if (options.tma && failed(verifyHardware("tma")))
     return failure();
   if (options.multimem && failed(findMulticasts(contract.ranks)))

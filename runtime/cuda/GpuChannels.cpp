@@ -87,9 +87,9 @@ llvm::Error GpuChannels::grow(const ChannelKey &key, std::vector<Instance> &have
     return makeFailure(Failure::BadArgument,
                        "protocol lamport is for ranks of one process: take simple or ll");
   for (int64_t i = 0; i < count && key.protocol == lamport; ++i)
-    if (llvm::Error e = homes.device(key.destination)
-                            .fill(*here + CUdeviceptr(i * part + line), unwritten,
-                                  size_t(key.slots * pitch)))
+    if (llvm::Error e =
+            homes.device(key.destination)
+                .fill(*here + CUdeviceptr(i * part + line), unwritten, size_t(key.slots * pitch)))
       return e;
   std::vector<char> to(size_t(count * endBytes)), from(to.size());
   std::vector<Instance> made;

@@ -56,7 +56,8 @@ __device__ __forceinline__ void copyEnds(const Launch &launch) {
     ChannelEnd *home = homeOf(e);
     if (w == 0)
       state.homes[e] = home;
-    reinterpret_cast<u64 *>(state.copies)[i] = reinterpret_cast<const u64 *>(home)[w];
+    // Other blocks of the rank are at the ends that are theirs.
+    reinterpret_cast<u64 *>(state.copies)[i] = loadRelaxed(reinterpret_cast<const u64 *>(home) + w);
   }
 }
 

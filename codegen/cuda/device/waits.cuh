@@ -70,8 +70,8 @@ __device__ __noinline__ void advance(int e, bool tells) {
   end.next = next;
   end.slot = slot;
   if constexpr (copied) {
-    state.homes[e]->next = next;
-    state.homes[e]->slot = slot;
+    storeRelaxed(reinterpret_cast<u64 *>(&state.homes[e]->next), next);
+    storeRelaxed(reinterpret_cast<u32 *>(&state.homes[e]->slot), u32(slot));
   }
 }
 

@@ -163,7 +163,7 @@ Plan planOf(const char *name, Collective collective, int64_t chunks, const Varia
       "#include \"ccl.cuh\"\nusing namespace ccl::cuda;\n{}{}",
       chunks, variant.type == ElementType::I64 ? "I64" : "I32", agents, barriers, 2 * variant.ranks,
       variant.wire, variant.wire, variant.silent, flagged ? "flagged" + lines : "0",
-      flagged ? "flagged | sendsAll" + lines : "0", text, kernelText);
+      flagged ? "flagged | wholeSlots" + lines : "0", text, kernelText);
   plan.cuda.image = compile(plan.cuda.source);
   return plan;
 }

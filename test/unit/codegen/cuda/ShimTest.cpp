@@ -26,13 +26,22 @@ ShimCompiler compiler() {
   return *found;
 }
 
+/// A source with all that it needs.
+struct Whole {
+  std::string text;
+};
+Whole behindShim(const std::string &kernels) {
+  const auto *shim = llvm::find_if(
+      cudaHeaders, [](const EmbeddedHeader &header) { return header.name == "shim.h"; });
+  return {std::string(shim->text) + kernels};
+}
+
 /// An image in this process.
 class Image {
 public:
-  explicit Image(const std::string &kernels) {
-    const auto *shim = llvm::find_if(
-        cudaHeaders, [](const EmbeddedHeader &header) { return header.name == "shim.h"; });
-    llvm::Expected<std::string> image = compiler().compile(std::string(shim->text) + kernels);
+  explicit Image(const std::string &kernels) : Image(behindShim(kernels)) {}
+  explicit Image(const Whole &source) {
+    llvm::Expected<std::string> image = compiler().compile(source.text);
     REQUIRE_MESSAGE(image, llvm::toString(image.takeError()));
     const int file = memfd_create("image", MFD_CLOEXEC);
     REQUIRE(::write(file, image->data(), image->size()) == ssize_t(image->size()));
@@ -155,6 +164,72 @@ TEST_CASE("data with flags arrives whole") {
     for (uint64_t lane = 0; lane < 15; ++lane)
       expected += i * 16 + lane;
   CHECK(sumOver(image.entry("ll128_shim"), n) == expected);
+}
+
+/// What a program's source has in front of it.
+const char *const head = R"(
+#define CCL_BUFFERS 1
+#define CCL_ROLES "i"
+#define CCL_CHUNKS 1
+#define CCL_ELEMENT F32
+#define CCL_REDUCTION Sum
+#define CCL_OPERANDS 2
+#define CCL_AGENTS 1
+#define CCL_BARRIERS 0
+#define CCL_ENDS 1
+#define CCL_WIRES (simple | lamport)
+#define CCL_SOURCES 1
+#include "ccl.cuh"
+using namespace ccl::cuda;
+)";
+
+/// A sends n words to B through one, which B makes fresh again.
+const char *const words = R"(
+  extern "C" __global__ void lamport_words(char *line, u64 *freed, u64 n, u64 *sum) {
+    u64 *slot = reinterpret_cast<u64 *>(line);
+    if (blockIndex() == 1) {
+      storeRelaxed(slot, unwritten);
+      storeRelease(freed, 1);
+    }
+    for (u64 i = 0; i < n; ++i)
+      if (blockIndex() == 0) {
+        while (loadAcquire(freed) < i + 1)
+          relax();
+        storeRelaxed(slot, written(i % 3 == 0 ? unwritten : i));
+      } else {
+        u64 word;
+        while ((word = loadRelaxed(slot)) == unwritten)
+          relax();
+        *sum += word;
+        storeRelaxed(slot, unwritten);
+        storeRelease(freed, i + 2);
+      }
+  }
+  CCL_EXPORT(lamport_words)
+  extern "C" __global__ void mark(u64 *word) { *word = written(*word); }
+  CCL_EXPORT(mark)
+)";
+
+TEST_CASE("lamport words that are there differ from those that are not, and equal the data") {
+  const Image image{Whole{selfContained(std::string(head) + words, CudaDialect::Shim)}};
+  const Entry mark = image.entry("mark_shim");
+  const uint64_t unwritten = 0x8000000080000000;
+  for (uint64_t data : {uint64_t(0), unwritten, unwritten ^ 1, unwritten - 1, uint64_t(0x80000000),
+                        uint64_t(1) << 63, ~uint64_t(0)}) {
+    uint64_t word = data, *at = &word;
+    void *params[] = {&at};
+    mark(1, params, 0, 1, nullptr);
+    CHECK(word != unwritten);
+    CHECK((word == data) == (data != unwritten));
+    // Zeros of any sign, in floats of one, two and four bytes.
+    if (data == unwritten)
+      CHECK((word & 0x7fffffff7fffffff) == 0);
+  }
+  const uint64_t n = 3000;
+  uint64_t expected = 0;
+  for (uint64_t i = 0; i < n; ++i)
+    expected += i % 3 == 0 ? uint64_t(1) << 63 : i;
+  CHECK(sumOver(image.entry("lamport_words_shim"), n) == expected);
 }
 
 TEST_CASE("what is wrong with a source or a compiler is said, and nothing is left") {

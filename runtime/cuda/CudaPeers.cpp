@@ -228,7 +228,10 @@ llvm::Error CudaPeers::share() {
       if (llvm::Error e = receiveNew(r, (*counts)[size_t(r)][0]))
         return e;
   shared = own.size();
-  // All have it before anybody uses it.
+  return meet(); // all have it before anybody uses it
+}
+
+llvm::Error CudaPeers::meet() {
   auto met = member->exchange({}, timeout);
   return met ? llvm::Error::success() : met.takeError();
 }

@@ -38,6 +38,7 @@ public:
   bool isLocal(int64_t rank) const override { return rank == member->rank(); }
   Device &device(int64_t) const override { return home; }
   llvm::Expected<CUdeviceptr> take(int64_t rank, size_t bytes) override;
+  llvm::Error meet() override;
 
   /// What a meeting is about. Who meets for something else differs.
   enum class Topic : uint64_t { Open = 1, Program, Launch, Counts, Place, Allocate, Register };

@@ -82,15 +82,16 @@ llvm::Error GpuChannels::grow(const ChannelKey &key, std::vector<Instance> &have
   llvm::Expected<CUdeviceptr> here = homes.take(key.destination, size_t(count * (part + endBytes)));
   if (!here)
     return noMemory(here.takeError());
-  if (key.protocol == lamport && !(homes.isLocal(key.source) && homes.isLocal(key.destination)))
-    // Nothing tells a sender in another process that its slots have been filled.
-    return makeFailure(Failure::BadArgument,
-                       "protocol lamport is for ranks of one process: take simple or ll");
-  for (int64_t i = 0; i < count && key.protocol == lamport; ++i)
-    if (llvm::Error e =
-            homes.device(key.destination)
-                .fill(*here + CUdeviceptr(i * part + line), unwritten, size_t(key.slots * pitch)))
+  if (key.protocol == lamport) {
+    for (int64_t i = 0; i < count && homes.isLocal(key.destination); ++i)
+      if (llvm::Error e =
+              homes.device(key.destination)
+                  .fill(*here + CUdeviceptr(i * part + line), unwritten, size_t(key.slots * pitch)))
+        return e;
+    // A sender in another process must not come before that.
+    if (llvm::Error e = homes.meet())
       return e;
+  }
   std::vector<char> to(size_t(count * endBytes)), from(to.size());
   std::vector<Instance> made;
   for (int64_t i = 0; i < count; ++i) {

@@ -17,6 +17,8 @@ public:
   /// process; it lives as long as the communicator. If there are other processes all of them call
   /// it alike, in the same order: each knows where everything of all ranks lies.
   virtual llvm::Expected<CUdeviceptr> take(int64_t rank, size_t bytes) = 0;
+  /// Returns when all processes have called it: what they did to their memory is done.
+  virtual llvm::Error meet() = 0;
 };
 
 /// All ranks are of this process.
@@ -28,6 +30,8 @@ public:
   llvm::Expected<CUdeviceptr> take(int64_t rank, size_t bytes) override {
     return device(rank).take(bytes);
   }
+
+  llvm::Error meet() override { return llvm::Error::success(); }
 
 private:
   const std::vector<Device *> devices;

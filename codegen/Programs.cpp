@@ -6,11 +6,39 @@
 #include "codegen/host/Channels.h"
 #include "dialect/Indexing.h"
 
+#include <fmt/format.h>
+
 #include <set>
 
 using namespace mlir;
 
 namespace ccl {
+
+bool isInteger(ElementType type) {
+  switch (type) {
+  case ElementType::I8:
+  case ElementType::U8:
+  case ElementType::I32:
+  case ElementType::U32:
+  case ElementType::I64:
+  case ElementType::U64: return true;
+  default: return false;
+  }
+}
+
+std::string whyNotReducible(StringRef backend, ElementType type, model::Reduction reduction) {
+  switch (reduction) {
+  case model::Reduction::None: return "no reduction is given: the contract names none";
+  case model::Reduction::Band:
+  case model::Reduction::Bor:
+  case model::Reduction::Bxor:
+    if (!isInteger(type))
+      return fmt::format("{} no '{}' of '{}' elements: only integers have bits", backend.str(),
+                         model::name(reduction), name(type));
+    return "";
+  default: return "";
+  }
+}
 
 static bool runsOn(ProgramOp program, int64_t rank) {
   ArrayRef<int64_t> ranks = program.getRanks();

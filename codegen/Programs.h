@@ -13,6 +13,10 @@ llvm::SmallVector<ProgramOp> programsOf(AlgorithmOp algorithm, int64_t rank);
 /// Buffers are numbered in program order, alike in every program.
 host::BufferNumbers numberBuffers(ProgramOp program);
 
+bool isInteger(ElementType type);
+/// "" if elements can be combined so, else the reason. `backend`: "GPUs have".
+std::string whyNotReducible(llvm::StringRef backend, ElementType type, model::Reduction reduction);
+
 struct PlanOptions {
   ElementType type = ElementType::F32;
   model::Reduction reduction = model::Reduction::None; ///< in place of the contract's

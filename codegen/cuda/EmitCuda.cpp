@@ -74,32 +74,6 @@ private:
 // What can be emitted
 //===----------------------------------------------------------------------===//
 
-static bool isInteger(ElementType type) {
-  switch (type) {
-  case ElementType::I8:
-  case ElementType::U8:
-  case ElementType::I32:
-  case ElementType::U32:
-  case ElementType::I64:
-  case ElementType::U64: return true;
-  default: return false;
-  }
-}
-
-static std::string whyNotReducible(ElementType type, model::Reduction reduction) {
-  switch (reduction) {
-  case model::Reduction::None: return "no reduction is given: the contract names none";
-  case model::Reduction::Band:
-  case model::Reduction::Bor:
-  case model::Reduction::Bxor:
-    if (!isInteger(type))
-      return fmt::format("GPUs have no '{}' of '{}' elements: only integers have bits",
-                         model::name(reduction), name(type));
-    return "";
-  default: return "";
-  }
-}
-
 LogicalResult CudaEmitter::verifyReduction(TransferOp transfer) {
   mostOperands = std::max(mostOperands, transfer.getFrom().size() + transfer.getTo().size());
   // They lie in shared memory, next to what tma needs of it.
@@ -115,7 +89,7 @@ LogicalResult CudaEmitter::verifyReduction(TransferOp transfer) {
     flaggedSources.insert(std::min(from.size(), mostAtOnce));
   if (from.size() < 2)
     return success();
-  if (std::string why = whyNotReducible(options.type, options.reduction); !why.empty())
+  if (std::string why = whyNotReducible("GPUs have", options.type, options.reduction); !why.empty())
     return transfer.emitOpError() << "cannot be generated: " << why;
   return success();
 }
@@ -130,7 +104,8 @@ LogicalResult CudaEmitter::verify() {
   }
   // With one rank nothing is reduced, and the program is no better for that.
   if (options.reduction != model::Reduction::None)
-    if (std::string why = whyNotReducible(options.type, options.reduction); !why.empty())
+    if (std::string why = whyNotReducible("GPUs have", options.type, options.reduction);
+        !why.empty())
       return algorithm.emitOpError("cannot be generated: ") << why;
   return collectProtocols();
 }
@@ -191,8 +166,6 @@ void CudaEmitter::orderMemory() {
     return;
   for (ProgramOp program : programs)
     program.walk([](ChannelOp channel) { channel.setProtocol(Protocol::Simple); });
-  for (auto &[family, protocol] : protocols)
-    protocol = Protocol::Simple;
 }
 
 LogicalResult CudaEmitter::verifyHardware(StringRef option) {
@@ -476,9 +449,9 @@ void CudaEmitter::writeKernel() {
 
 LogicalResult CudaEmitter::run(const model::Contract &contract) {
   plan.cuda = CudaCode();
+  orderMemory();
   if (failed(verify()))
     return failure();
-  orderMemory();
   if (options.tma && failed(verifyHardware("tma")))
     return failure();
   if (options.multimem && failed(findMulticasts(contract.ranks)))

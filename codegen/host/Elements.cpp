@@ -1,7 +1,7 @@
 //===- Elements.cpp ---------------------------------------------------------===//
 #include "codegen/host/Elements.h"
 
-#include <fmt/format.h>
+#include "codegen/Programs.h"
 
 using namespace llvm;
 
@@ -11,11 +11,6 @@ using model::Reduction;
 
 static bool isSigned(ElementType type) {
   return type == ElementType::I8 || type == ElementType::I32 || type == ElementType::I64;
-}
-
-static bool isInteger(ElementType type) {
-  return isSigned(type) || type == ElementType::U8 || type == ElementType::U32 ||
-         type == ElementType::U64;
 }
 
 Elements::Elements(LLVMContext &context, ElementType type, Reduction reduction, Processor processor)
@@ -29,17 +24,7 @@ Elements::Elements(LLVMContext &context, ElementType type, Reduction reduction, 
 }
 
 std::string Elements::whyNotReducible() const {
-  switch (reduction) {
-  case Reduction::None: return "no reduction is given: the contract names none";
-  case Reduction::Band:
-  case Reduction::Bor:
-  case Reduction::Bxor:
-    if (!isInteger(type))
-      return fmt::format("the host backend has no '{}' of '{}' elements: only integers have bits",
-                         model::name(reduction), name(type));
-    return "";
-  default: return "";
-  }
+  return ccl::whyNotReducible("the host backend has", type, reduction);
 }
 
 Type *Elements::memoryType() const {

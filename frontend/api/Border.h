@@ -36,6 +36,23 @@ auto guarded(Body &&body) noexcept -> decltype(body()) {
   }
 }
 
+/// abort() of a communicator whose work `engine` does: a Member or a CudaGroup.
+template <typename Engine>
+void abortEngine(Engine &engine, std::string_view reason) noexcept {
+  (void)bool(guarded([&]() -> Status {
+    engine.abort(std::string(reason));
+    return {};
+  }));
+}
+/// What every call of it answers with, or success.
+template <typename Engine>
+Status failureOf(Engine &engine) {
+  std::optional<RuntimeError> failure = engine.failure();
+  if (!failure)
+    return {};
+  return toError(llvm::make_error<RuntimeError>(*failure));
+}
+
 // The public enumerators are numbered as ours; `None` comes before `Sum`.
 inline ElementType toInternal(DataType type) { return ElementType(uint32_t(type)); }
 inline model::Reduction toInternal(Op op) { return model::Reduction(uint32_t(op) + 1); }

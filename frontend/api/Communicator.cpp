@@ -163,21 +163,14 @@ Result<Communicator> Communicator::rebuild(std::chrono::milliseconds timeout) {
 void Communicator::abort(std::string_view reason) {
   if (!impl)
     return;
-  Status ignored = guarded([&]() -> Status {
-    impl->member->abort(std::string(reason));
-    return {};
-  });
-  (void)ignored;
+  abortEngine(*impl->member, reason);
 }
 
 std::optional<Error> Communicator::failure() const {
   Status found = guarded([&]() -> Status {
     if (std::optional<Error> error = Impl::refuse(impl))
       return *error;
-    std::optional<RuntimeError> failure = impl->member->failure();
-    if (!failure)
-      return {};
-    return toError(llvm::make_error<RuntimeError>(*failure));
+    return failureOf(*impl->member);
   });
   return found ? std::nullopt : std::optional(found.error());
 }

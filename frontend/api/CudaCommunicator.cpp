@@ -340,21 +340,14 @@ Status CudaCommunicator::synchronize() {
 void CudaCommunicator::abort(std::string_view reason) {
   if (!impl)
     return;
-  Status ignored = guarded([&]() -> Status {
-    impl->group->abort(std::string(reason));
-    return {};
-  });
-  (void)ignored;
+  abortEngine(*impl->group, reason);
 }
 
 std::optional<Error> CudaCommunicator::failure() const {
   Status found = guarded([&]() -> Status {
     if (std::optional<Error> error = Impl::refuse(impl))
       return *error;
-    std::optional<RuntimeError> failure = impl->group->failure();
-    if (!failure)
-      return {};
-    return toError(llvm::make_error<RuntimeError>(*failure));
+    return failureOf(*impl->group);
   });
   return found ? std::nullopt : std::optional(found.error());
 }

@@ -55,8 +55,12 @@ static llvm::Error compareNames(CudaPeers &peers, const Plan &plan,
 
 llvm::Error CudaGroup::agreeOnProgram(Prepared &prepared) {
   const Plan &plan = prepared.program->plan();
+  prepared.fingerprint = fingerprintOf(plan);
+  prepared.seenByAll = llvm::all_of(prepared.ranks, [](const RankProgram &rank) {
+    return rank.facts.needsIn && rank.facts.needsOut;
+  });
   llvm::Expected<std::vector<CudaPeers::Facts>> all =
-      peers->meet(CudaPeers::Topic::Program, {fingerprintOf(plan), uint64_t(prepared.resident)});
+      peers->meet(CudaPeers::Topic::Program, {prepared.fingerprint, uint64_t(prepared.resident)});
   if (!all)
     return all.takeError();
   if (llvm::Error e = compareNames(*peers, plan, *all))
@@ -69,7 +73,7 @@ llvm::Error CudaGroup::agreeOnProgram(Prepared &prepared) {
 llvm::Error CudaGroup::gatherCounts(const Launching &launching, std::vector<UnevenCounts> &counts) {
   const Plan &plan = launching.prepared.program->plan();
   llvm::Expected<std::vector<CudaPeers::Facts>> all =
-      peers->meet(CudaPeers::Topic::Counts, {fingerprintOf(plan)});
+      peers->meet(CudaPeers::Topic::Counts, {launching.prepared.fingerprint});
   if (!all)
     return all.takeError();
   if (llvm::Error e = compareNames(*peers, plan, *all))
@@ -153,10 +157,8 @@ llvm::Error CudaGroup::agree(Launching &launching) {
   // others' buffers. If peers use them, such a launch is compared always; else each rank's form
   // is its own matter.
   const Plan &plan = prepared.program->plan();
-  bool seenByAll = !launching.shards;
-  for (const RankProgram &rank : prepared.ranks)
-    seenByAll &= rank.facts.needsIn && rank.facts.needsOut;
-  launching.key = {fingerprintOf(plan) + launching.countsPrint, uint64_t(shape.count),
+  const bool seenByAll = prepared.seenByAll && !launching.shards;
+  launching.key = {prepared.fingerprint + launching.countsPrint, uint64_t(shape.count),
                    region(args.in, facts.inRead || facts.inWritten, facts.needsIn),
                    region(args.out, facts.outRead || facts.outWritten, facts.needsOut),
                    uint64_t(launching.capturing) << formBits |

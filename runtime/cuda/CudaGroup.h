@@ -154,6 +154,8 @@ private:
     bool captured = false;            ///< a graph uses it
     std::set<int64_t> opened{};       ///< numbers of instances that have channels
     int64_t resident = mostInstances; ///< instances that run at once everywhere
+    uint64_t fingerprint = 0;         ///< of processes: of what all have to launch
+    bool seenByAll = false;           ///< every rank has an input and an output
     std::map<LaunchKey, AllPointers> agreed{};
   };
   /// What reports say of a plan.

@@ -7,14 +7,6 @@
 namespace ccl::cuda {
 namespace {
 
-CUdeviceptr addressOf(const void *pointer) {
-  return CUdeviceptr(reinterpret_cast<uintptr_t>(pointer));
-}
-template <typename T>
-T *pointerTo(CUdeviceptr address) {
-  return reinterpret_cast<T *>(uintptr_t(address));
-}
-
 /// Whether it says that the call was wrong, not that something broke.
 bool isRefusal(Failure category) {
   return category == Failure::BadArgument || category == Failure::Mismatch ||

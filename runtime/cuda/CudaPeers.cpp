@@ -13,8 +13,6 @@ namespace {
 constexpr unsigned offsetBits = 44;
 constexpr size_t leastPool = size_t(2) << 20, mostPool = size_t(64) << 20, boundary = 256;
 
-uint64_t addressOf(const void *pointer) { return uint64_t(reinterpret_cast<uintptr_t>(pointer)); }
-
 std::string_view name(CudaPeers::Topic topic) {
   using Topic = CudaPeers::Topic;
   switch (topic) {
@@ -327,7 +325,7 @@ llvm::Expected<SymmetricBuffer> CudaPeers::allocate(int64_t bytes) {
   llvm::Expected<CUdeviceptr> segment = allocateSegment(size_t(bytes));
   if (!segment)
     return segment.takeError();
-  return publish(reinterpret_cast<void *>(uintptr_t(*segment)), bytes);
+  return publish(pointerTo<void>(*segment), bytes);
 }
 
 llvm::Expected<SymmetricBuffer> CudaPeers::registerMemory(void *address, int64_t bytes) {

@@ -13,11 +13,6 @@ static size_t launchBytes(const Plan &plan) {
   return sizeof(LaunchHead) + std::max<size_t>(plan.buffers.size(), 1) * sizeof(BufferView);
 }
 
-template <typename T>
-static const T *pointerTo(CUdeviceptr address) {
-  return reinterpret_cast<const T *>(uintptr_t(address));
-}
-
 llvm::Error CudaGroup::uploadTables(const RankAgents &table, Device &home, RankProgram &part) {
   std::vector<TableAgent> agents;
   part.agents.clear();
@@ -44,8 +39,8 @@ llvm::Error CudaGroup::uploadTables(const RankAgents &table, Device &home, RankP
   llvm::Expected<CUdeviceptr> third = home.upload(operands, true);
   if (!third)
     return third.takeError();
-  part.tables = {pointerTo<TableAgent>(*first), pointerTo<TableInstruction>(*second),
-                 pointerTo<Operand>(*third)};
+  part.tables = {pointerTo<const TableAgent>(*first), pointerTo<const TableInstruction>(*second),
+                 pointerTo<const Operand>(*third)};
   return llvm::Error::success();
 }
 

@@ -62,4 +62,13 @@ private:
   bool shim = false;
 };
 
+/// A GPU's address as a pointer, and back: one number.
+template <typename T>
+T *pointerTo(CUdeviceptr address) {
+  return reinterpret_cast<T *>(uintptr_t(address));
+}
+inline CUdeviceptr addressOf(const void *pointer) {
+  return CUdeviceptr(reinterpret_cast<uintptr_t>(pointer));
+}
+
 } // namespace ccl::cuda

@@ -15,11 +15,6 @@ constexpr int64_t endBytes = roundUp(int64_t(sizeof(ChannelEnd)), int64_t(64));
 constexpr int32_t lamport = 3;
 constexpr uint32_t unwritten = 0x80000000;
 
-template <typename T>
-T *pointerTo(CUdeviceptr address) {
-  return reinterpret_cast<T *>(uintptr_t(address));
-}
-
 template <typename... T>
 llvm::Error malformed(fmt::format_string<T...> format, T &&...values) {
   return makeFailure(Failure::BadArgument, "malformed plan: {}",

@@ -6,10 +6,6 @@
 
 namespace ccl::cuda {
 
-static CUdeviceptr addressOf(const void *pointer) {
-  return CUdeviceptr(reinterpret_cast<uintptr_t>(pointer));
-}
-
 llvm::Expected<Block> GpuMemory::allocate(size_t bytes) {
   llvm::Expected<ContextScope> scope = device.enter();
   if (!scope)
@@ -23,12 +19,12 @@ llvm::Expected<Block> GpuMemory::allocate(size_t bytes) {
     llvm::Expected<CUdeviceptr> segment = peers->allocateSegment(bytes);
     if (!segment)
       return segment.takeError();
-    return Block{reinterpret_cast<char *>(uintptr_t(*segment)), bytes};
+    return Block{pointerTo<char>(*segment), bytes};
   }
   llvm::Expected<DeviceMemory> memory = cuda::allocate(device.api(), bytes);
   if (!memory)
     return memory.takeError();
-  auto *data = reinterpret_cast<char *>(uintptr_t(memory->get()));
+  auto *data = pointerTo<char>(memory->get());
   used[data] = std::move(*memory);
   return Block{data, bytes};
 }

@@ -102,8 +102,8 @@ llvm::Expected<SharedMemory> SharedMemory::adopt(Device &device, CUdeviceptr poi
   if (const CUresult result =
           driver.cuMemGetAddressRange_v2(&memory.address, &memory.size, pointer))
     return refuse(result, "it is not from CUDA");
-  if (driver.cuMemRetainAllocationHandle(
-          &memory.handle, reinterpret_cast<void *>(uintptr_t(pointer))) == CUDA_SUCCESS) {
+  if (driver.cuMemRetainAllocationHandle(&memory.handle, pointerTo<void>(pointer)) ==
+      CUDA_SUCCESS) {
     memory.hasHandle = true;
     return memory;
   }

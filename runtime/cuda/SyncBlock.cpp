@@ -1,6 +1,8 @@
 //===- SyncBlock.cpp --------------------------------------------------------===//
 #include "runtime/cuda/SyncBlock.h"
 
+#include "runtime/cuda/Driver.h"
+
 #include <cstring>
 
 namespace ccl::cuda {
@@ -10,9 +12,7 @@ static_assert(sizeof(RankSync) <= 256, "words begin behind it");
 std::vector<char> SyncBlock::contents(int64_t rank, llvm::ArrayRef<CUdeviceptr> blocks) const {
   std::vector<char> memory(static_cast<size_t>(bytes()));
   const CUdeviceptr base = blocks[size_t(rank)];
-  auto wordAt = [](CUdeviceptr address) {
-    return reinterpret_cast<unsigned long long *>(uintptr_t(address));
-  };
+  auto wordAt = [](CUdeviceptr address) { return pointerTo<unsigned long long>(address); };
   auto tableAt = [&](int64_t offset) {
     return reinterpret_cast<unsigned long long *const *>(uintptr_t(base) + uintptr_t(offset));
   };

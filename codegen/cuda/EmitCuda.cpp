@@ -2,8 +2,7 @@
 #include "codegen/cuda/EmitCuda.h"
 
 #include "codegen/Count.h"
-#include "codegen/cuda/Kernel.h"
-#include "codegen/cuda/Nvrtc.h"
+#include "codegen/cuda/Needs.h"
 
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/ADT/StringSet.h"
@@ -31,13 +30,6 @@ public:
   LogicalResult run(const model::Contract &contract);
 
 private:
-  LogicalResult verify();
-  LogicalResult verifyReduction(TransferOp transfer);
-  LogicalResult verifyProtocol(ChannelOp channel);
-  LogicalResult collectProtocols();
-  void orderMemory();
-  LogicalResult verifyHardware(StringRef option);
-  LogicalResult findMulticasts(int64_t ranks);
   bool runFromTables();
   LogicalResult makePatterns();
   Protocol protocolOf(const KernelPlan &kernel, const AgentOperand &operand) const;
@@ -58,156 +50,16 @@ private:
   SmallVector<ProgramOp> programs;
   llvm::raw_string_ostream os;
   bool tables = false;
-  cuda::Protocols protocols;
-  cuda::Multicasts multicasts;
-  std::optional<cuda::SwitchLoad> load; ///< if some transfer needs it
+  cuda::Needs needs;
   std::vector<std::string> bufferNames, functions;
   std::vector<std::string> patterns; ///< of tables: Shapes
-  size_t mostOperands = 1, mostAgents = 1;
-  /// Numbers of sources of transfers with flags in their data, as far as there is code for each.
-  std::set<size_t> flaggedSources{1};
+  size_t mostAgents = 1;
 };
 
 } // namespace
 
-//===----------------------------------------------------------------------===//
-// What can be emitted
-//===----------------------------------------------------------------------===//
-
-LogicalResult CudaEmitter::verifyReduction(TransferOp transfer) {
-  mostOperands = std::max(mostOperands, transfer.getFrom().size() + transfer.getTo().size());
-  // They lie in shared memory, next to what tma needs of it.
-  const size_t most = options.tma ? 128 : 512;
-  if (mostOperands > most)
-    return transfer.emitOpError() << "has " << mostOperands << " operands: on GPUs "
-                                  << (options.tma ? "with tma " : "") << "at most " << most
-                                  << " fit into a block's shared memory";
-  constexpr size_t mostAtOnce = 8; // see device/units.cuh
-  const SmallVector<PlaceRef> from = getFromPlaces(transfer), to = getToPlaces(transfer);
-  if (llvm::any_of(cuda::wiresOf(from), cuda::isFlagged) ||
-      llvm::any_of(cuda::wiresOf(to), cuda::isFlagged))
-    flaggedSources.insert(std::min(from.size(), mostAtOnce));
-  if (from.size() < 2)
-    return success();
-  if (std::string why = whyNotReducible("GPUs have", options.type, options.reduction); !why.empty())
-    return transfer.emitOpError() << "cannot be generated: " << why;
-  return success();
-}
-
-LogicalResult CudaEmitter::verify() {
-  for (ProgramOp program : programs) {
-    WalkResult walk = program.walk([&](TransferOp transfer) {
-      return failed(verifyReduction(transfer)) ? WalkResult::interrupt() : WalkResult::advance();
-    });
-    if (walk.wasInterrupted())
-      return failure();
-  }
-  // With one rank nothing is reduced, and the program is no better for that.
-  if (options.reduction != model::Reduction::None)
-    if (std::string why = whyNotReducible("GPUs have", options.type, options.reduction);
-        !why.empty())
-      return algorithm.emitOpError("cannot be generated: ") << why;
-  return collectProtocols();
-}
-
-/// `lamport` needs a word that stands for what is not there yet.
-LogicalResult CudaEmitter::verifyProtocol(ChannelOp channel) {
-  if (channel.getProtocol() != Protocol::Lamport)
-    return success();
-  switch (options.type) {
-  case ElementType::F16:
-  case ElementType::BF16:
-  case ElementType::F32:
-  case ElementType::F8E4M3:
-  case ElementType::F8E5M2: return success();
-  default:
-    return channel.emitOpError() << "has protocol lamport, which marks what is not there yet with "
-                                    "zeros of both signs: '"
-                                 << name(options.type)
-                                 << "' elements have none in such words; it can carry f32, f16, "
-                                    "bf16 and floats of 8 bits";
-  }
-}
-
-/// Families of channels are told apart by tag and slots: those have one protocol.
-LogicalResult CudaEmitter::collectProtocols() {
-  for (ProgramOp program : programs) {
-    WalkResult walk = program.walk([&](ChannelOp channel) {
-      if (failed(verifyProtocol(channel)))
-        return WalkResult::interrupt();
-      const auto key = std::make_pair(int64_t(channel.getTag()), int64_t(channel.getSlots()));
-      auto [known, isNew] = protocols.try_emplace(key, channel.getProtocol());
-      if (known->second == channel.getProtocol())
-        return WalkResult::advance();
-      channel.emitOpError() << "has protocol " << stringifyProtocol(channel.getProtocol())
-                            << ", but other channels of tag " << key.first << " with " << key.second
-                            << " slots have " << stringifyProtocol(known->second);
-      return WalkResult::interrupt();
-    });
-    if (walk.wasInterrupted())
-      return failure();
-  }
-  return success();
-}
-
-/// A message of `simple` comes after all that its sender has done before, one that tells by its own
-/// words that it is there only after these. Where a rank's memory is touched by one block, that is
-/// the same; else every message has to be of the first kind.
-void CudaEmitter::orderMemory() {
-  bool shared = false;
-  for (ProgramOp program : programs) {
-    size_t agents = 0;
-    for (Operation &op : program.getBlock())
-      agents += isa<BlockOp, ProxyOp>(op);
-    shared |= agents > 1;
-    program.walk([&](PeerOp peer) { shared |= !peer.use_empty(); });
-  }
-  if (!shared)
-    return;
-  for (ProgramOp program : programs)
-    program.walk([](ChannelOp channel) { channel.setProtocol(Protocol::Simple); });
-}
-
-LogicalResult CudaEmitter::verifyHardware(StringRef option) {
-  const std::optional<int> arch = parseArch(options.arch);
-  if (arch && *arch >= 90)
-    return success();
-  return algorithm.emitOpError() << "cannot use " << option << " on " << options.arch
-                                 << ": it needs sm_90 or later";
-}
-
-/// Finds what goes through the switch.
-LogicalResult CudaEmitter::findMulticasts(int64_t ranks) {
-  for (ProgramOp program : programs) {
-    WalkResult walk = program.walk([&](TransferOp transfer) {
-      const cuda::MulticastSides sides = cuda::multicastSides(transfer, ranks);
-      if (!sides.any())
-        return WalkResult::advance();
-      if (parseArch(options.arch).value_or(0) < 90) {
-        transfer.emitOpError() << "cannot go through the switch on " << options.arch
-                               << ": multimem needs sm_90 or later";
-        return WalkResult::interrupt();
-      }
-      if (sides.from && !(load = cuda::switchLoad(options.type, options.reduction))) {
-        transfer.emitOpError() << "cannot go through the switch: it has no '"
-                               << model::name(options.reduction) << "' of '" << name(options.type)
-                               << "' elements";
-        return WalkResult::interrupt();
-      }
-      multicasts[transfer] = sides;
-      return WalkResult::advance();
-    });
-    if (walk.wasInterrupted())
-      return failure();
-  }
-  if (multicasts.empty())
-    algorithm.emitWarning("multimem makes no difference: no transfer has one place of all ranks "
-                          "on a side");
-  return success();
-}
-
 bool CudaEmitter::runFromTables() {
-  if (!multicasts.empty())
+  if (!needs.multicasts.empty())
     return false;
   size_t written = 0;
   for (ProgramOp program : programs)
@@ -348,7 +200,7 @@ size_t CudaEmitter::mostEnds() const {
 /// Bits of the device's Wire.
 std::string CudaEmitter::wires() const {
   std::set<Protocol> all{Protocol::Simple};
-  for (const auto &[family, protocol] : protocols)
+  for (const auto &[family, protocol] : needs.protocols)
     all.insert(protocol);
   std::string text;
   for (Protocol protocol : all)
@@ -381,12 +233,13 @@ void CudaEmitter::writeHead() {
   os << fmt::format("#define CCL_ELEMENT {}\n#define CCL_REDUCTION {}\n", cudaName(plan.type),
                     cudaName(plan.contract.reduction));
   os << fmt::format("#define CCL_OPERANDS {}\n#define CCL_AGENTS {}\n#define CCL_BARRIERS {}\n",
-                    mostOperands, mostAgents, plan.cuda.barriers);
+                    needs.mostOperands, mostAgents, plan.cuda.barriers);
   os << fmt::format("#define CCL_ENDS {}\n#define CCL_WIRES ({})\n#define CCL_SOURCES {}\n",
-                    mostEnds(), wires(), fmt::join(flaggedSources, ", "));
-  if (!multicasts.empty())
+                    mostEnds(), wires(), fmt::join(needs.flaggedSources, ", "));
+  if (!needs.multicasts.empty())
     os << fmt::format("#define CCL_MULTIMEM \"{}\"\n#define CCL_MULTIMEM_BYTES {}\n",
-                      load ? load->instruction : "", load ? load->bytes : 0);
+                      needs.load ? needs.load->instruction : "",
+                      needs.load ? needs.load->bytes : 0);
   if (options.tma)
     os << "#define CCL_TMA\n";
   os << fmt::format("#ifndef CCL_THREADS\n#define CCL_THREADS {}\n#endif\n", plan.cuda.threads);
@@ -403,7 +256,7 @@ LogicalResult CudaEmitter::writePrograms() {
   llvm::StringSet<> taken;
   for (auto [index, program] : llvm::enumerate(programs)) {
     functions.push_back(identifier(fmt::format("run_{}", program.getSymName().str()), taken));
-    if (failed(cuda::writeProgram(program, plan.kernels[index], bufferNames, multicasts,
+    if (failed(cuda::writeProgram(program, plan.kernels[index], bufferNames, needs.multicasts,
                                   functions.back(), os)))
       return failure();
   }
@@ -449,13 +302,10 @@ void CudaEmitter::writeKernel() {
 
 LogicalResult CudaEmitter::run(const model::Contract &contract) {
   plan.cuda = CudaCode();
-  orderMemory();
-  if (failed(verify()))
+  FailureOr<cuda::Needs> found = cuda::findNeeds(algorithm, programs, options, contract.ranks);
+  if (failed(found))
     return failure();
-  if (options.tma && failed(verifyHardware("tma")))
-    return failure();
-  if (options.multimem && failed(findMulticasts(contract.ranks)))
-    return failure();
+  needs = std::move(*found);
   tables = runFromTables();
   if (failed(planPrograms(algorithm, contract,
                           {options.type, options.reduction, options.rank, tables}, plan)))
@@ -464,10 +314,10 @@ LogicalResult CudaEmitter::run(const model::Contract &contract) {
   plan.slice.clear(); // of the host
   for (KernelPlan &kernel : plan.kernels)
     for (ChannelFamily &family : kernel.channels)
-      family.protocol = int32_t(protocols.at({family.tag, family.slots}));
+      family.protocol = int32_t(needs.protocols.at({family.tag, family.slots}));
   plan.cuda.arch = options.arch;
   plan.cuda.threads = options.threads;
-  plan.cuda.multimem = !multicasts.empty();
+  plan.cuda.multimem = !needs.multicasts.empty();
   // Peers' buffers are the users' until they have entered.
   plan.cuda.barriers = (plan.direct && plan.entryBarrier ? cuda::entryBarrier : 0) |
                        (plan.batchBarrier ? cuda::batchBarrier : 0) |

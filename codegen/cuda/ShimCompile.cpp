@@ -56,8 +56,12 @@ Expected<ShimCompiler> ShimCompiler::find(StringRef command, StringRef sanitizer
                    fmt::join(names, ", "));
   if (compiler.path.empty())
     return failure("CCL_SHIM_CXX={}: there is no such program", command.str());
+  // It is started in another folder.
+  SmallString<128> absolute(compiler.path), real;
+  if (std::error_code error = sys::fs::make_absolute(absolute))
+    return failure("{}: {}", compiler.path, error.message());
+  compiler.path = absolute.str().str();
   // A stat says which version it is, and is a hundred times faster than to ask.
-  SmallString<128> real;
   struct stat status;
   if (sys::fs::real_path(compiler.path, real) || stat(real.c_str(), &status) != 0)
     return failure("{}: {}", compiler.path, std::strerror(errno));
@@ -67,7 +71,8 @@ Expected<ShimCompiler> ShimCompiler::find(StringRef command, StringRef sanitizer
 }
 
 /// Rounding and aliasing are those of the GPU: no fused products, and the same bytes may be seen
-/// as numbers of several sizes. Hidden symbols are never shared between images.
+/// as numbers of several sizes. Hidden symbols are never shared between images. The same source
+/// gives the same bytes: names that the compiler makes up are not random.
 static std::vector<std::string> flags(StringRef sanitizer) {
   std::vector<std::string> flags = {"-xc++",
                                     "-std=c++20",
@@ -79,7 +84,8 @@ static std::vector<std::string> flags(StringRef sanitizer) {
                                     "-fno-strict-aliasing",
                                     "-ffp-contract=off",
                                     "-fno-exceptions",
-                                    "-fno-rtti"};
+                                    "-fno-rtti",
+                                    "-frandom-seed=ccl"};
   if (!sanitizer.empty())
     flags.push_back("-fsanitize=" + sanitizer.str());
   return flags;
@@ -112,6 +118,7 @@ public:
     if (!path.empty())
       sys::fs::remove_directories(path);
   }
+  const std::string &name() const { return path; }
   std::string file(StringRef name) const { return path + "/" + name.str(); }
 
 private:
@@ -119,9 +126,11 @@ private:
   std::string path;
 };
 
-/// Its processes are a group of their own, so that none outlives the limit. stdout and stderr go
-/// to `log`.
-static Expected<pid_t> spawn(const std::vector<std::string> &command, const std::string &log) {
+/// Its processes are a group of their own, so that none outlives the limit. They work in `folder`,
+/// whose name sanitizers would keep in the image if files were named by it; stdout and stderr go
+/// to `log` there.
+static Expected<pid_t> spawn(const std::vector<std::string> &command, const std::string &folder,
+                             const char *log) {
   std::vector<char *> arguments;
   for (const std::string &word : command)
     arguments.push_back(const_cast<char *>(word.c_str()));
@@ -131,7 +140,8 @@ static Expected<pid_t> spawn(const std::vector<std::string> &command, const std:
   posix_spawn_file_actions_init(&actions);
   posix_spawnattr_init(&attributes);
   posix_spawn_file_actions_addopen(&actions, 0, "/dev/null", O_RDONLY, 0);
-  posix_spawn_file_actions_addopen(&actions, 1, log.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600);
+  posix_spawn_file_actions_addchdir_np(&actions, folder.c_str());
+  posix_spawn_file_actions_addopen(&actions, 1, log, O_WRONLY | O_CREAT | O_TRUNC, 0600);
   posix_spawn_file_actions_adddup2(&actions, 1, 2);
   // Signals as a program finds them: a caller may block or ignore some.
   sigset_t none, standard;
@@ -186,29 +196,28 @@ Expected<std::string> ShimCompiler::compile(StringRef source, std::chrono::secon
   Expected<TemporaryFolder> folder = TemporaryFolder::create();
   if (!folder)
     return folder.takeError();
-  const std::string input = folder->file("program.cu"), output = folder->file("program.so"),
-                    log = folder->file("log");
+  const char *const input = "program.cu", *const output = "program.so", *const log = "log";
   std::error_code error;
-  raw_fd_ostream stream(input, error, sys::fs::CD_CreateAlways);
+  raw_fd_ostream stream(folder->file(input), error, sys::fs::CD_CreateAlways);
   stream << source;
   stream.close();
   if (!error)
     error = stream.error();
   stream.clear_error();
   if (error)
-    return failure("cannot write {}: {}", input, error.message());
+    return failure("cannot write {}: {}", folder->file(input), error.message());
   std::vector<std::string> command = {path};
   for (std::string &flag : flags(sanitizer))
     command.push_back(std::move(flag));
   command.insert(command.end(), {"-o", output, input});
-  Expected<pid_t> child = spawn(command, log);
+  Expected<pid_t> child = spawn(command, folder->name(), log);
   if (!child)
     return child.takeError();
   const std::string why = await(*child, limit);
-  std::string image = readText(output);
+  std::string image = readText(folder->file(output));
   if (!why.empty() || image.empty())
     return failure("{}: {}\n{}", path, why.empty() ? "wrote no image" : why,
-                   StringRef(readText(log)).rtrim().str());
+                   StringRef(readText(folder->file(log))).rtrim().str());
   return image;
 }
 

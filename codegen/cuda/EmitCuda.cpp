@@ -242,6 +242,8 @@ void CudaEmitter::writeHead() {
                       needs.load ? needs.load->bytes : 0);
   if (options.tma)
     os << "#define CCL_TMA\n";
+  os << fmt::format("#define CCL_NAMED {}\n",
+                    tables ? 0 : std::min(needs.mostChannels, cuda::mostNamed));
   os << fmt::format("#ifndef CCL_THREADS\n#define CCL_THREADS {}\n#endif\n", plan.cuda.threads);
   os << "#include \"ccl.cuh\"\nusing namespace ccl::cuda;\n\n";
   if (tables || bufferNames.empty())

@@ -93,7 +93,7 @@ LogicalResult ProgramWriter::write(StringRef name) {
   os << "static __device__ __forceinline__ void " << name << "(Block &b) {\n";
   if (Value me = program.getMe()) {
     names[me] = "me";
-    line() << "const int me = state.here.rank;\n";
+    line() << "const Me me;\n";
   }
   for (Operation &op : program.getBlock())
     if (!isa<BlockOp, ProxyOp>(op) && failed(writeOp(&op)))
@@ -149,7 +149,10 @@ LogicalResult ProgramWriter::writeOp(Operation *op) {
         std::string &name = names[channel];
         name = fmt::format("{}{}", channel.getDirection() == Direction::To ? "to" : "from",
                            channels++);
-        line() << "const Channel " << name << " = " << *text << ";\n";
+        if (const int number = channels - 1; size_t(number) < mostNamed)
+          line() << fmt::format("const Named {}({}, {});\n", name, number, *text);
+        else
+          line() << fmt::format("const Channel {} = {};\n", name, *text);
         return success();
       })
       .Case<TransferOp>([&](TransferOp transfer) { return writeTransfer(transfer); })

@@ -90,7 +90,9 @@ LogicalResult NeedsFinder::verifyProtocol(ChannelOp channel) {
 /// Families of channels are told apart by tag and slots: those have one protocol.
 LogicalResult NeedsFinder::collectProtocols() {
   for (ProgramOp program : programs) {
+    size_t channels = 0;
     WalkResult walk = program.walk([&](ChannelOp channel) {
+      ++channels;
       if (failed(verifyProtocol(channel)))
         return WalkResult::interrupt();
       const auto key = std::make_pair(int64_t(channel.getTag()), int64_t(channel.getSlots()));
@@ -104,6 +106,7 @@ LogicalResult NeedsFinder::collectProtocols() {
     });
     if (walk.wasInterrupted())
       return failure();
+    needs.mostChannels = std::max(needs.mostChannels, channels);
   }
   return success();
 }

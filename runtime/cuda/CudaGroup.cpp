@@ -245,19 +245,19 @@ void CudaGroup::collect() {
     llvm::consumeError(peers->fail(llvm::make_error<RuntimeError>(*failed)));
 }
 
-const FailureReport *CudaGroup::reportOf(int64_t rank) const {
+const WaitReport *CudaGroup::reportOf(int64_t rank) const {
   if (watch)
     return watch->reportOf(rank);
   const FailureReport *report = reinterpret_cast<const FailureReport *>(control() + 1) + rank;
   return __atomic_load_n(&report->written, __ATOMIC_ACQUIRE) != 0 ? report : nullptr;
 }
 
-CudaGroup::Blame CudaGroup::blame(const FailureReport &first) const {
+CudaGroup::Blame CudaGroup::blame(const WaitReport &first) const {
   // Who waits has seen by now that it is over, or does in a moment; other processes see it later.
   const auto deadline =
       std::chrono::steady_clock::now() + std::chrono::milliseconds(peers ? 300 : 50);
-  auto waitOf = [&](int64_t rank) -> const FailureReport * {
-    const FailureReport *report = nullptr;
+  auto waitOf = [&](int64_t rank) -> const WaitReport * {
+    const WaitReport *report = nullptr;
     while (!(report = reportOf(rank))) {
       if (std::chrono::steady_clock::now() > deadline)
         return nullptr;
@@ -274,7 +274,7 @@ CudaGroup::Blame CudaGroup::blame(const FailureReport &first) const {
     chain.push_back(rank);
     int64_t next = first.peer;
     if (chain.size() > 1 || next == rank) {
-      const FailureReport *wait = waitOf(rank);
+      const WaitReport *wait = waitOf(rank);
       next = wait ? wait->peer : -1;
     }
     if (next < 0 || next >= theRanks)
@@ -297,7 +297,7 @@ llvm::Error CudaGroup::firstFailure() {
   return first ? llvm::make_error<RuntimeError>(*first) : llvm::Error::success();
 }
 
-std::string CudaGroup::describeReport(const FailureReport &found) const {
+std::string CudaGroup::describeReport(const WaitReport &found) const {
   std::string program = "a program", agent = fmt::format("{}", found.agent);
   if (found.plan >= 0 && size_t(found.plan) < plans.size()) {
     const Named &plan = plans[size_t(found.plan)];

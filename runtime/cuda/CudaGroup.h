@@ -205,14 +205,14 @@ private:
   llvm::Error firstFailure();
   /// Takes over what a kernel reported.
   void collect();
-  std::string describeReport(const FailureReport &found) const;
+  std::string describeReport(const WaitReport &found) const;
   /// Who is at the end of the chain of ranks that wait for each other, and why that is so.
   struct Blame {
     int64_t rank;
     std::string why;
   };
-  Blame blame(const FailureReport &first) const;
-  const FailureReport *reportOf(int64_t rank) const;
+  Blame blame(const WaitReport &first) const;
+  const WaitReport *reportOf(int64_t rank) const;
   llvm::Error wait();
   /// Frees what no launch uses any more, if all are over or `now` waits for them.
   llvm::Error reclaim(bool now);

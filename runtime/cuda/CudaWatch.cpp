@@ -65,7 +65,7 @@ void CudaWatch::look() {
   }
 }
 
-const FailureReport *CudaWatch::reportOf(int64_t rank) const {
+const WaitReport *CudaWatch::reportOf(int64_t rank) const {
   if (rank == member.rank()) {
     const FailureReport &report = reports()[rank];
     return __atomic_load_n(&report.written, __ATOMIC_ACQUIRE) != 0 ? &report : nullptr;

@@ -25,7 +25,7 @@ public:
   ~CudaWatch();
 
   /// What a wait of `rank` waited for when it was over, if its process has said so yet. Any thread.
-  const FailureReport *reportOf(int64_t rank) const;
+  const WaitReport *reportOf(int64_t rank) const;
   /// If kernels here were ended early: waits until the communicator knows why.
   void settle() const;
 
@@ -33,7 +33,7 @@ private:
   /// In memory that all processes reach.
   struct Shown {
     std::atomic<uint32_t> gaveUp{0}, written{0};
-    FailureReport report;
+    WaitReport report;
   };
   CudaWatch(Member &member, Control *control, std::function<void()> onTimeout)
       : member(member), control(control), onTimeout(std::move(onTimeout)) {}

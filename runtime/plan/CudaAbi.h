@@ -78,15 +78,20 @@ struct Where {
   long long microBatch; ///< of the launch
 };
 
-/// Why a kernel gave up; in memory of the host. The first block to write `claimed` fills it.
-struct FailureReport : Where {
-  unsigned claimed = 0;
-  unsigned written = 0; ///< all else is there
+/// A wait that a kernel gave up.
+struct WaitReport : Where {
   /// Of the program, or a barrier of the launch: -1 entry, -2 between micro-batches, -3 exit.
   int instruction = 0;
   /// numSlots -1: what is awaited is data with flags in it, `expected` their flag.
   int peer = -1, channelTo = 0, numSlots = 0;
   long long expected = 0, found = 0; ///< values of the counter
+};
+
+/// Why a kernel gave up; in memory of the host. The first block to write `claimed` fills it; others
+/// may still try.
+struct FailureReport : WaitReport {
+  unsigned claimed = 0;
+  unsigned written = 0; ///< all of WaitReport is there
 };
 
 /// One per communicator and process, in memory of the host that the GPU maps. `abort` is looked

@@ -41,14 +41,22 @@ struct Stream {
 struct BlockState {
   const Launch *launch;
   Where here;
+  int instruction; ///< which waits, or a barrier: WaitReport::instruction
   /// Of the transfer at hand: sources, then destinations. `buffer` of a channel is its wire.
   Operand operands[CCL_OPERANDS > 0 ? CCL_OPERANDS : 1];
   Stream streams[CCL_OPERANDS > 0 ? CCL_OPERANDS : 1];
   ChannelEnd copies[sharedEnds];
   ChannelEnd *homes[sharedEnds];
+  int named[CCL_NAMED > 0 ? CCL_NAMED : 1]; ///< ends
   int last;
 };
 __shared__ BlockState state;
+
+/// What waits from now on belong to. The threads that wait meet in between.
+__device__ __forceinline__ void reportAs(int instruction) {
+  if (threadIndex() == 0)
+    state.instruction = instruction;
+}
 
 /// What a thread keeps of its own: equal in all threads of the block.
 struct Block {
@@ -73,6 +81,21 @@ __device__ __forceinline__ ChannelEnd &endAt(int e) {
 __device__ __forceinline__ Channel channel(int family, int peer) {
   return {state.launch->endOf[family * state.launch->ranks + peer]};
 }
+/// A channel that a program has under a number of its own: what it is lies in shared memory, so
+/// that no register is kept for it. Named by the first thread, and there for the others of its warp
+/// when they meet next.
+struct Named {
+  int number;
+  __device__ __forceinline__ Named(int number, Channel c) : number(number) {
+    if (threadIndex() == 0)
+      state.named[number] = c.end;
+  }
+  __device__ __forceinline__ operator Channel() const { return {state.named[number]}; }
+};
+/// The rank of this block, looked up wherever it is used for the same reason.
+struct Me {
+  __device__ __forceinline__ operator int() const { return state.here.rank; }
+};
 /// Of a side of a transfer: a slot of a channel, a chunk of this rank's buffer `b`, or of another
 /// rank's.
 __device__ __forceinline__ Operand slot(Channel c, Wire wire) { return {-2, wire, c.end}; }

@@ -11,6 +11,7 @@
 //   CCL_ROLES     of each buffer a letter: "ios" for an input, an output, scratch
 //   CCL_OPERANDS  most operands of a transfer
 //   CCL_AGENTS    most agents of a rank
+//   CCL_NAMED     most channels that a program has as Named
 //   CCL_BARRIERS  Barriers that the proof asks for
 //
 // All threads of a block call everything here together, with equal arguments. After a failure

@@ -30,8 +30,8 @@ __device__ __forceinline__ void divideAll(void *to, const void *from, i64 n, i64
 
 /// The k-th meeting of all ranks at a barrier: `peersWords` are this rank's at the others, which it
 /// writes if it `tells`, `words` those of the others here. Whether it failed.
-__device__ __noinline__ bool meetPeers(bool tells, u64 *const *peersWords, const u64 *words, u64 k,
-                                       int barrier) {
+__device__ __noinline__ bool meetPeers(bool tells, u64 *const *peersWords, const u64 *words,
+                                       u64 k) {
   bool fails = false;
   const int ranks = state.launch->ranks;
   if (tells)
@@ -42,7 +42,7 @@ __device__ __noinline__ bool meetPeers(bool tells, u64 *const *peersWords, const
 #pragma unroll 1
   for (int p = threadIndex(); p < ranks; p += threads)
     if (p != state.here.rank)
-      fails |= !waitFor(words + 16 * i64(p), k, 0, barrier, p, false, 0);
+      fails |= !waitFor(words + 16 * i64(p), k, awaited(barrier, p));
   return syncAny(fails);
 }
 
@@ -74,6 +74,7 @@ __device__ __forceinline__ bool begin(Block &b, const Launch &one, const Launch 
   const Launch &launch = *mine;
   if (block >= u32(launch.instances * launch.agents))
     return false;
+  reportAs(-1);
   if (threadIndex() == 0) {
     state.launch = &launch;
     const int instance = int(CCL_AGENTS > 1 ? block / u32(launch.agents) : block);
@@ -90,7 +91,7 @@ __device__ __forceinline__ bool begin(Block &b, const Launch &one, const Launch 
   b.failed = false;
   if constexpr ((CCL_BARRIERS & entryBarrier) != 0)
     b.failed = meetPeers(block == 0, launch.sync->peersEntered, launch.sync->entered,
-                         u64(state.here.launch) + 1, -1);
+                         u64(state.here.launch) + 1);
   syncBlock();
   return true;
 }
@@ -104,7 +105,7 @@ __device__ __forceinline__ bool meetAgents(bool all) {
   const u64 old = loadAcquire(generation);
   if (CCL_AGENTS > 1 &&
       addAcqRel(sync.joined + 32 * state.here.instance, 1) + 1 != u32(launch.agents))
-    return waitFor(generation, old + 1, 0, -2, state.here.rank, false, 0);
+    return waitFor(generation, old + 1, awaited(barrier, state.here.rank));
   if (all) {
     const u64 turn = ++sync.turn[16 * state.here.instance];
     const i64 row = i64(state.here.instance) * launch.ranks;
@@ -114,7 +115,7 @@ __device__ __forceinline__ bool meetAgents(bool all) {
         storeRelease(sync.peersTurns[row + p], turn);
 #pragma unroll 1
     for (int p = 0; p < launch.ranks; ++p)
-      if (p != state.here.rank && !waitFor(sync.turns + 16 * (row + p), turn, 0, -2, p, false, 0))
+      if (p != state.here.rank && !waitFor(sync.turns + 16 * (row + p), turn, awaited(barrier, p)))
         return false;
   }
   if (CCL_AGENTS > 1)
@@ -131,6 +132,7 @@ __device__ __forceinline__ bool nextBatch(Block &b) {
   const bool more = state.here.microBatch + launch.instances < launch.microBatches && !b.failed;
   bool fails = b.failed;
   syncBlock();
+  reportAs(-2);
   if (threadIndex() == 0) {
     state.here.microBatch += launch.instances;
     if constexpr (all || CCL_AGENTS > 1)
@@ -146,6 +148,7 @@ __device__ __forceinline__ void end(Block &b) {
   const Launch &launch = *state.launch;
   RankSync &sync = *launch.sync;
   syncBlock();
+  reportAs(-3);
   if (threadIndex() == 0)
     state.last = addAcqRel(&sync.blocksDone, 1) + 1 == u32(launch.instances * launch.agents);
   syncBlock();
@@ -153,7 +156,7 @@ __device__ __forceinline__ void end(Block &b) {
     return;
   if constexpr ((CCL_BARRIERS & exitBarrier) != 0)
     if (!b.failed)
-      meetPeers(true, sync.peersExited, sync.exited, u64(state.here.launch) + 1, -3);
+      meetPeers(true, sync.peersExited, sync.exited, u64(state.here.launch) + 1);
   if (threadIndex() == 0) {
     storeRelaxed(&sync.blocksDone, 0);
     storeRelease(&sync.launches, u64(state.here.launch) + 1);

@@ -104,12 +104,12 @@ __device__ __forceinline__ void eachOperand(int sources, int operands, F use) {
 
 /// Waits until an operand may be used. Whether that came. Data with flags tell by themselves that
 /// they are there.
-__device__ __forceinline__ bool awaitOperand(int instruction, const Operand &operand, bool to) {
+__device__ __forceinline__ bool awaitOperand(const Operand &operand, bool to) {
   if (operand.peer != -2 || (operand.buffer != simple && !to))
     return true;
   const ChannelEnd &end = endAt(operand.chunk);
-  return waitFor(end.arrive, end.next + 1, to ? u64(end.numSlots) : 0, instruction, end.peer, to,
-                 end.numSlots);
+  return waitFor(end.arrive, end.next + 1 - (to ? u64(end.numSlots) : 0),
+                 awaited(to ? freed : filled, operand.chunk));
 }
 
 /// What the streams of a transfer are together.

@@ -8,17 +8,15 @@
 namespace ccl::cuda {
 
 /// Of n elements. Whether all data came.
-__device__ __forceinline__ bool movePiece(int instruction, i64 n, const Together &together,
-                                          const Shape &shape) {
+__device__ __forceinline__ bool movePiece(i64 n, const Together &together, const Shape &shape) {
   if constexpr ((wires & ~simple) != 0)
     if (shape.kind & flagged) {
       const i64 sent = shape.kind & wholeSlots ? state.launch->stride : n;
       if constexpr ((wires & ll128) != 0)
         if (shape.kind & inLines)
-          return moveFlagged<true, CCL_SOURCES>(instruction, n, sent, shape.sources,
-                                                shape.operands);
+          return moveFlagged<true, CCL_SOURCES>(n, sent, shape.sources, shape.operands);
       if constexpr ((wires & ~(simple | ll128)) != 0)
-        return moveFlagged<false, CCL_SOURCES>(instruction, n, sent, shape.sources, shape.operands);
+        return moveFlagged<false, CCL_SOURCES>(n, sent, shape.sources, shape.operands);
     }
 #ifdef CCL_MULTIMEM
   if (shape.kind & (allSources | allDestinations)) {
@@ -32,18 +30,16 @@ __device__ __forceinline__ bool movePiece(int instruction, i64 n, const Together
 }
 
 /// Of the operands in `state`, by whose first threads they have been put there. Whether it
-/// failed, or everything did before.
-__device__ __noinline__ bool transferOperands(bool fails, int instruction, int count, int sources,
-                                              int operands, int kind) {
-  if (fails)
-    return true;
+/// failed.
+__device__ __noinline__ bool transferOperands(int count, int sources, int operands, int kind) {
+  bool fails = false;
   syncWarp();
   int pieces = count;
 #pragma unroll 1
   for (int j = 0; j < pieces; ++j) {
     eachOperand(sources, operands, [&](int i, const Operand &operand, bool to) {
       if (j == 0)
-        fails |= !awaitOperand(instruction, operand, to);
+        fails |= !awaitOperand(operand, to);
       state.streams[i] = locate(operand, j);
     });
     if (syncAny(fails))
@@ -57,7 +53,7 @@ __device__ __noinline__ bool transferOperands(bool fails, int instruction, int c
       n = kind & flagged ? stride : i64(count) * stride;
       pieces = kind & flagged ? count : 1;
     }
-    fails = !movePiece(instruction, n, together, {sources, operands, kind});
+    fails = !movePiece(n, together, {sources, operands, kind});
     if (j + 1 < pieces)
       syncBlock();
   }
@@ -71,17 +67,25 @@ __device__ __noinline__ bool transferOperands(bool fails, int instruction, int c
   return false;
 }
 
+/// By one thread. A call, or registers would be kept for the constants in operands.
+__device__ __noinline__ void setOperand(int i, int peer, int buffer, int chunk) {
+  state.operands[i] = {peer, buffer, chunk};
+}
+
 /// Every destination becomes the combination of all sources, `count` adjacent chunks. Operands are
 /// so many sources, then the destinations.
 template <int sources, int kind = 0, typename... O>
 __device__ __forceinline__ void transfer(Block &b, int instruction, int count,
                                          const O &...operands) {
   static_assert(sizeof...(O) <= CCL_OPERANDS);
+  if (b.failed)
+    return;
+  reportAs(instruction);
   if (threadIndex() == 0) {
-    Operand *next = state.operands;
-    ((*next++ = operands), ...);
+    int next = 0;
+    (setOperand(next++, operands.peer, operands.buffer, operands.chunk), ...);
   }
-  b.failed = transferOperands(b.failed, instruction, count, sources, int(sizeof...(O)), kind);
+  b.failed = transferOperands(count, sources, int(sizeof...(O)), kind);
 }
 
 //===----------------------------------------------------------------------===//
@@ -91,13 +95,13 @@ __device__ __forceinline__ void transfer(Block &b, int instruction, int count,
 /// Operands of tables name the wire of a channel as those of programs do.
 __device__ __forceinline__ void
 tableTransfer(Block &b, int number, const TableInstruction &instruction, const Shape &shape) {
+  reportAs(number);
   eachOperand(shape.sources, shape.operands, [&](int i, Operand &operand, bool) {
     operand = state.launch->tables.operands[instruction.operands + i];
     if (operand.peer == -2)
       operand.chunk = state.launch->endOf[operand.chunk];
   });
-  b.failed = transferOperands(b.failed, number, instruction.count, shape.sources, shape.operands,
-                              shape.kind);
+  b.failed = transferOperands(instruction.count, shape.sources, shape.operands, shape.kind);
 }
 
 /// A signal or a wait.
@@ -111,14 +115,16 @@ __device__ __forceinline__ void tableSignal(Block &b, int number,
     wait(b, number, channel);
 }
 
-/// All instructions of this agent.
-__device__ __noinline__ void runTable(Block &b, const Shape *shapes) {
-  const Tables &tables = state.launch->tables;
-  const TableAgent agent = tables.agents[state.here.agent];
+/// All instructions of this agent. What they are is looked up each time, so that no register is
+/// kept for it.
+__device__ __forceinline__ void runTable(Block &b, const Shape *shapes) {
 #pragma unroll 1
-  for (i64 i = agent.begin; i < agent.end && !b.failed; ++i) {
-    const TableInstruction instruction = tables.instructions[i];
-    const int number = int(i - agent.begin);
+  for (int number = 0; !b.failed; ++number) {
+    const Tables &tables = state.launch->tables;
+    const TableAgent agent = tables.agents[state.here.agent];
+    if (number >= agent.end - agent.begin)
+      break;
+    const TableInstruction instruction = tables.instructions[agent.begin + number];
     if (instruction.pattern < 0)
       tableSignal(b, number, instruction);
     else

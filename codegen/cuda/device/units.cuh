@@ -86,7 +86,7 @@ __device__ __forceinline__ void storeUnit(const Stream &to, const Place &place, 
 /// Of sources [first, first + G) that there are: until all units are there. Whether that came.
 template <bool lines, int G>
 __device__ __forceinline__ bool awaitUnits(u64 (&words)[G], int first, int sources,
-                                           const Place &place, int instruction) {
+                                           const Place &place) {
   u64 began = 0;
 #pragma unroll 1
   for (int polls = 0;;) {
@@ -104,8 +104,8 @@ __device__ __forceinline__ bool awaitUnits(u64 (&words)[G], int first, int sourc
     if (++polls < pollsBetweenLooks)
       continue;
     polls = 0;
-    const Stream &awaited = state.streams[missing < 0 ? first : missing];
-    began = look(began, instruction, awaited.peer, false, -1, awaited.flag, 0);
+    const Stream &from = state.streams[missing < 0 ? first : missing];
+    began = look(began, awaited(flags, from.peer), from.flag, 0);
     if (!(lines ? allOfWarp(began != 0) : began != 0))
       return false;
   }
@@ -118,8 +118,7 @@ constexpr int mostAtOnce = 8;
 /// elements of a slot get flags, for who takes all that a slot of a chunk has. At most G sources
 /// are waited for at once. Whether all data came.
 template <bool lines, int G>
-__device__ __forceinline__ bool moveUnits(int instruction, i64 n, i64 sent, int sources,
-                                          int operands) {
+__device__ __forceinline__ bool moveUnits(i64 n, i64 sent, int sources, int operands) {
   const i64 units = (sent * elementBytes + 7) / 8;
   // Lanes of ll128 go through a line together, 15 words and the flag, whole warps at a time.
   const i64 end = lines ? (i64(u64(units + 14) / 15) * 16 + 31) / 32 * 32 : units;
@@ -135,7 +134,7 @@ __device__ __forceinline__ bool moveUnits(int instruction, i64 n, i64 sent, int 
       place.exists = place.unit < units && place.lane < 15;
     }
     u64 words[G];
-    if (!awaitUnits<lines>(words, 0, sources, place, instruction))
+    if (!awaitUnits<lines>(words, 0, sources, place))
       return false;
     if constexpr (combines<R> && G > 1)
       if (sources > 1) {
@@ -150,7 +149,7 @@ __device__ __forceinline__ bool moveUnits(int instruction, i64 n, i64 sent, int 
           first += G;
           if (G < mostAtOnce || first >= sources)
             break;
-          if (!awaitUnits<lines>(words, first, sources, place, instruction))
+          if (!awaitUnits<lines>(words, first, sources, place))
             return false;
         }
         words[0] = sum.result();
@@ -172,12 +171,10 @@ __device__ __forceinline__ bool moveUnits(int instruction, i64 n, i64 sent, int 
 
 /// The code for as many sources as there are.
 template <bool lines, int... G>
-__device__ __forceinline__ bool moveFlagged(int instruction, i64 n, i64 sent, int sources,
-                                            int operands) {
+__device__ __forceinline__ bool moveFlagged(i64 n, i64 sent, int sources, int operands) {
   const int group = smaller(sources, mostAtOnce);
   bool came = true;
-  ((group == G && (came = moveUnits<lines, G>(instruction, n, sent, sources, operands), true)) ||
-   ...);
+  ((group == G && (came = moveUnits<lines, G>(n, sent, sources, operands), true)) || ...);
   return came;
 }
 

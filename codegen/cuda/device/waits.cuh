@@ -8,11 +8,15 @@ namespace ccl::cuda {
 /// Polls that are too many for a look at the clock each time.
 constexpr int pollsBetweenLooks = 256;
 
+/// What is waited for, in one number: registers are few where waits are. The low bits say which
+/// kind it is, the others an end, or for the last two a peer.
+enum Awaited : int { filled = 0, freed = 1, flags = 2, barrier = 3 };
+__device__ constexpr int awaited(Awaited kind, int endOrPeer) { return endOrPeer * 4 + kind; }
+
 /// Every so many polls of a wait that `began` then, or 0 at first: when it did, or 0 if it is to
 /// give up. The first to do so tells the host, and all that wait on this communicator; then each
 /// rank says whom it waited for, which tells who is to blame.
-__device__ __noinline__ u64 look(u64 began, int instruction, int peer, bool to, int numSlots,
-                                 u64 expected, u64 found) {
+__device__ __noinline__ u64 look(u64 began, int what, u64 expected, u64 found) {
   relaxLong();
   const Launch &launch = *state.launch;
   Control &control = *launch.control;
@@ -22,6 +26,13 @@ __device__ __noinline__ u64 look(u64 began, int instruction, int peer, bool to, 
     if (began == 0 || launch.timeoutNs == 0 || i64(now - began) < launch.timeoutNs)
       return began == 0 ? now : began;
   }
+  const int kind = what % 4;
+  int peer = what / 4, numSlots = kind == flags ? -1 : 0;
+  if (kind == filled || kind == freed) {
+    const ChannelEnd &end = endAt(peer);
+    peer = end.peer;
+    numSlots = end.numSlots;
+  }
   FailureReport *const ofRanks = reinterpret_cast<FailureReport *>(&control + 1);
 #pragma unroll 1
   for (int i = aborted; i < 2; ++i) {
@@ -29,9 +40,9 @@ __device__ __noinline__ u64 look(u64 began, int instruction, int peer, bool to, 
     if ((i == 1 && peer == state.here.rank) || exchangeHost(&report.claimed, 1) != 0)
       continue;
     static_cast<Where &>(report) = state.here;
-    report.instruction = instruction;
+    report.instruction = state.instruction;
     report.peer = peer;
-    report.channelTo = to;
+    report.channelTo = kind == freed;
     report.numSlots = numSlots;
     report.expected = i64(expected);
     report.found = i64(found);
@@ -43,17 +54,17 @@ __device__ __noinline__ u64 look(u64 began, int instruction, int peer, bool to, 
   return 0;
 }
 
-/// By one thread: until *counter + credit >= needed. Whether that came. The rest is for reports.
-__device__ __noinline__ bool waitFor(const u64 *counter, u64 needed, u64 credit, int instruction,
-                                     int peer, bool to, int numSlots) {
+/// By one thread: until *counter is `needed` or more; counters with credit begin below zero.
+/// Whether that came.
+__device__ __noinline__ bool waitFor(const u64 *counter, u64 needed, int what) {
   u64 began = 0, found;
 #pragma unroll 1
-  for (int polls = 0; (found = loadAcquire(counter)) + credit < needed;) {
+  for (int polls = 0; i64(found = loadAcquire(counter)) < i64(needed);) {
     relax();
     if (++polls < pollsBetweenLooks)
       continue;
     polls = 0;
-    began = look(began, instruction, peer, to, numSlots, needed - credit, found);
+    began = look(began, what, needed, found);
     if (began == 0)
       return false;
   }
@@ -76,9 +87,9 @@ __device__ __noinline__ void advance(int e, bool tells) {
 }
 
 /// By one thread: for a signal on end e. Whether it came.
-__device__ __noinline__ bool waitOne(int instruction, int e) {
+__device__ __noinline__ bool waitOne(int e) {
   const ChannelEnd &end = endAt(e);
-  const bool came = waitFor(end.arrive, end.next + 1, 0, instruction, end.peer, false, 0);
+  const bool came = waitFor(end.arrive, end.next + 1, awaited(filled, e));
   advance(e, false);
   return came;
 }
@@ -88,10 +99,11 @@ template <typename F, typename... C>
 __device__ __forceinline__ void eachOf(F use, const C &...channels) {
   static_assert(lanes == 1 || sizeof...(C) <= lanes);
   if constexpr (lanes == 1) {
-    (use(channels.end), ...);
+    (use(Channel(channels).end), ...);
   } else {
+    syncWarp(); // they may have been named just now
     int mine = -1, i = 0;
-    ((mine = threadIndex() == i++ ? channels.end : mine), ...);
+    ((mine = threadIndex() == i++ ? Channel(channels).end : mine), ...);
     if (mine >= 0)
       use(mine);
   }
@@ -109,8 +121,9 @@ __device__ __forceinline__ void signal(Block &b, int, const C &...channels) {
 template <typename... C>
 __device__ __forceinline__ void wait(Block &b, int instruction, const C &...channels) {
   bool fails = b.failed;
+  reportAs(instruction);
   if (!fails)
-    eachOf([&](int e) { fails = !waitOne(instruction, e) || fails; }, channels...);
+    eachOf([&](int e) { fails = !waitOne(e) || fails; }, channels...);
   b.failed = syncAny(fails);
 }
 
@@ -127,11 +140,12 @@ __device__ __forceinline__ void signalEach(Block &b, int, int begin, int end, in
 template <typename F>
 __device__ __forceinline__ void waitEach(Block &b, int instruction, int begin, int end, int step,
                                          F of) {
+  reportAs(instruction);
   syncBlock();
   bool fails = b.failed;
 #pragma unroll 1
   for (int i = begin + step * threadIndex(); i < end && !fails; i += step * threads)
-    fails = !waitOne(instruction, of(i).end);
+    fails = !waitOne(of(i).end);
   b.failed = syncAny(fails);
 }
 

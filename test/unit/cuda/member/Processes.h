@@ -43,6 +43,7 @@ class Processes {
 public:
   Processes(int64_t ranks, const Body &body, cuda::CudaGroupOptions options = {});
   std::vector<Child> children;
+  /// By rank: its complaint, and how its process ended if not in order. Waits for all.
   std::vector<std::string> texts();
   /// All ranks have nothing to say.
   void check();

@@ -1,6 +1,7 @@
 //===- Kernel.cpp -----------------------------------------------------------===//
 #include "codegen/cuda/Kernel.h"
 
+#include "codegen/cuda/LoopFacts.h"
 #include "codegen/host/Affine.h"
 #include "codegen/host/Channels.h"
 #include "dialect/Indexing.h"
@@ -8,8 +9,6 @@
 #include "llvm/ADT/TypeSwitch.h"
 
 #include <fmt/format.h>
-
-#include <set>
 
 using namespace mlir;
 
@@ -42,9 +41,9 @@ namespace {
 class ProgramWriter {
 public:
   ProgramWriter(ProgramOp program, const KernelPlan &kernel, ArrayRef<std::string> bufferNames,
-                const Multicasts &multicasts, llvm::raw_ostream &os)
+                const Multicasts &multicasts, const AtOnce &atOnce, llvm::raw_ostream &os)
       : program(program), kernel(kernel), bufferNames(bufferNames), multicasts(multicasts),
-        buffers(numberBuffers(program)), os(os) {}
+        atOnce(atOnce), buffers(numberBuffers(program)), os(os) {}
 
   LogicalResult write(StringRef name);
 
@@ -55,6 +54,7 @@ private:
   LogicalResult writeOp(Operation *op);
   LogicalResult writeFor(affine::AffineForOp loop);
   FailureOr<bool> writeForOfSignals(affine::AffineForOp loop);
+  LogicalResult writeForAtOnce(affine::AffineForOp loop, TransferOp transfer);
   llvm::raw_ostream &line() { return os.indent(indent); }
   // Names of things
   FailureOr<SmallVector<std::string>> print(Operation *op, AffineMap map, ValueRange operands);
@@ -66,12 +66,12 @@ private:
   LogicalResult writeTransfer(TransferOp op);
   /// This one and those of its kind that follow it.
   LogicalResult writeSignals(Operation *first);
-  bool namesEachChannelOnce(affine::AffineForOp loop, ChannelOp channel);
 
   ProgramOp program;
   const KernelPlan &kernel;
   ArrayRef<std::string> bufferNames;
   const Multicasts &multicasts;
+  const AtOnce &atOnce;
   const host::BufferNumbers buffers;
   llvm::raw_ostream &os;
   unsigned indent = 2;
@@ -188,6 +188,8 @@ LogicalResult ProgramWriter::writeFor(affine::AffineForOp loop) {
   FailureOr<bool> ofSignals = writeForOfSignals(loop);
   if (failed(ofSignals) || *ofSignals)
     return failure(failed(ofSignals));
+  if (TransferOp transfer = atOnce.lookup(loop))
+    return writeForAtOnce(loop, transfer);
   FailureOr<std::string> lower = printBound(loop, false), upper = printBound(loop, true);
   if (failed(lower) || failed(upper))
     return failure();
@@ -202,35 +204,6 @@ LogicalResult ProgramWriter::writeFor(affine::AffineForOp loop) {
   indent -= 2;
   line() << "}\n";
   return success();
-}
-
-/// Whether no two iterations name one channel, on any rank of the program.
-bool ProgramWriter::namesEachChannelOnce(affine::AffineForOp loop, ChannelOp channel) {
-  constexpr int64_t mostLooks = 1 << 20;
-  if (loop->getParentOfType<affine::AffineForOp>() || !loop.hasConstantBounds())
-    return false;
-  if (!host::whyNotAffine(channel.getPeer()).empty())
-    return false;
-  const SmallVector<int64_t> ranks = program.getRankList();
-  const int64_t lower = loop.getConstantLowerBound(), upper = loop.getConstantUpperBound();
-  if (upper <= lower || (upper - lower) > mostLooks / int64_t(ranks.size()))
-    return false;
-  for (int64_t rank : ranks) {
-    host::Environment environment;
-    if (Value me = program.getMe())
-      environment.set(me, rank);
-    std::set<int64_t> peers;
-    for (int64_t i = lower; i < upper; i += loop.getStepAsInt()) {
-      environment.set(loop.getInductionVar(), i);
-      for (Value operand : channel.getPeerOperands())
-        if (!environment.get(operand))
-          return false;
-      if (!peers.insert(environment.evaluate(channel.getPeer(), channel.getPeerOperands()).front())
-               .second)
-        return false;
-    }
-  }
-  return true;
 }
 
 /// Loops that only signal peers, or only wait for them: a thread for each.
@@ -255,6 +228,33 @@ FailureOr<bool> ProgramWriter::writeForOfSignals(affine::AffineForOp loop) {
                         isa<SignalOp>(action) ? "signalEach" : "waitEach", instruction++, *lower,
                         *upper, loop.getStepAsInt(), name, *text);
   return true;
+}
+
+/// Loops whose transfers have nothing to do with each other: operands of many at once.
+LogicalResult ProgramWriter::writeForAtOnce(affine::AffineForOp loop, TransferOp transfer) {
+  FailureOr<std::string> lower = printBound(loop, false), upper = printBound(loop, true);
+  if (failed(lower) || failed(upper))
+    return failure();
+  const std::string name = fmt::format("s{}", loops++);
+  names[loop.getInductionVar()] = name;
+  for (Operation &op : loop.getBody()->without_terminator())
+    if (&op != transfer && failed(writeOp(&op)))
+      return failure();
+  std::string operands;
+  const SmallVector<PlaceRef> from = getFromPlaces(transfer), to = getToPlaces(transfer);
+  for (ArrayRef<PlaceRef> places : {ArrayRef(from), ArrayRef(to)})
+    for (const PlaceRef &place : places) {
+      FailureOr<std::string> operand = printOperand(transfer, place, false);
+      if (failed(operand))
+        return failure();
+      operands += (operands.empty() ? "" : ", ") + *operand;
+    }
+  line() << fmt::format(
+      "transferEach<{}, {}>(b, {}, {}, {}, {}, {}, [&](int {}, const Row &row) {{ "
+      "row.put({}); }});\n",
+      from.size(), from.size() + to.size(), instruction++, int64_t(transfer.getCount()), *lower,
+      *upper, loop.getStepAsInt(), name, operands);
+  return success();
 }
 
 //===----------------------------------------------------------------------===//
@@ -414,8 +414,8 @@ LogicalResult ProgramWriter::writeTransfer(TransferOp op) {
 
 LogicalResult writeProgram(ProgramOp program, const KernelPlan &kernel,
                            ArrayRef<std::string> bufferNames, const Multicasts &multicasts,
-                           StringRef name, llvm::raw_ostream &os) {
-  return ProgramWriter(program, kernel, bufferNames, multicasts, os).write(name);
+                           const AtOnce &atOnce, StringRef name, llvm::raw_ostream &os) {
+  return ProgramWriter(program, kernel, bufferNames, multicasts, atOnce, os).write(name);
 }
 
 } // namespace ccl::cuda

@@ -31,11 +31,14 @@ constexpr size_t mostNamed = 256;
 /// By transfers that go through the switch.
 using Multicasts = llvm::DenseMap<mlir::Operation *, MulticastSides>;
 
+/// By loops whose iterations may be done at once: the transfer that is all that they do.
+using AtOnce = llvm::DenseMap<mlir::Operation *, TransferOp>;
+
 /// Writes `static __device__ void NAME(Block &b)`: what one rank of `program` does in a
 /// micro-batch. Emits a diagnostic on the op that has no code.
 mlir::LogicalResult writeProgram(ProgramOp program, const KernelPlan &kernel,
                                  llvm::ArrayRef<std::string> bufferNames,
-                                 const Multicasts &multicasts, llvm::StringRef name,
-                                 llvm::raw_ostream &os);
+                                 const Multicasts &multicasts, const AtOnce &atOnce,
+                                 llvm::StringRef name, llvm::raw_ostream &os);
 
 } // namespace ccl::cuda

@@ -1,6 +1,7 @@
 //===- Needs.cpp ------------------------------------------------------------===//
 #include "codegen/cuda/Needs.h"
 
+#include "codegen/cuda/LoopFacts.h"
 #include "codegen/cuda/Nvrtc.h"
 
 using namespace mlir;
@@ -23,6 +24,7 @@ private:
   void orderMemory();
   LogicalResult verifyHardware(StringRef option);
   LogicalResult findMulticasts(int64_t ranks);
+  void findLoops();
 
   AlgorithmOp algorithm;
   ArrayRef<ProgramOp> programs;
@@ -167,6 +169,16 @@ LogicalResult NeedsFinder::findMulticasts(int64_t ranks) {
   return success();
 }
 
+/// Finds loops of transfers that may be moved at once.
+void NeedsFinder::findLoops() {
+  for (ProgramOp program : programs)
+    program.walk([&](affine::AffineForOp loop) {
+      TransferOp transfer = independentTransfer(loop);
+      if (transfer && !needs.multicasts.contains(transfer))
+        needs.atOnce[loop] = transfer;
+    });
+}
+
 FailureOr<Needs> NeedsFinder::run(int64_t ranks) {
   orderMemory();
   if (failed(verify()))
@@ -175,6 +187,7 @@ FailureOr<Needs> NeedsFinder::run(int64_t ranks) {
     return failure();
   if (options.multimem && failed(findMulticasts(ranks)))
     return failure();
+  findLoops();
   return std::move(needs);
 }
 

@@ -12,8 +12,9 @@ struct Needs {
   Protocols protocols;
   Multicasts multicasts;          ///< what goes through the switch
   std::optional<SwitchLoad> load; ///< if some transfer needs it
-  size_t mostOperands = 1;        ///< of a transfer
-  size_t mostChannels = 0;        ///< ops of a program
+  AtOnce atOnce;
+  size_t mostOperands = 1; ///< of a transfer
+  size_t mostChannels = 0; ///< ops of a program
   /// Numbers of sources of transfers with flags in their data, as far as there is code for each.
   std::set<size_t> flaggedSources{1};
 };

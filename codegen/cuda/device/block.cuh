@@ -14,6 +14,9 @@ struct Launch : LaunchHead {
 enum Wire : int { memory = 0, simple = 1, ll = 2, ll128 = 4, lamport = 8 };
 constexpr int wires = CCL_WIRES;
 
+/// Whether transfers of several rows of operands are there. See transferEach.
+constexpr bool inRows = CCL_ROWS;
+
 /// Threads that see to channels and operands: some of the first warp, so that they need no
 /// barrier of the block among each other.
 constexpr int lanes = threads < 32 ? threads : 32;
@@ -57,6 +60,13 @@ __device__ __forceinline__ void reportAs(int instruction) {
   if (threadIndex() == 0)
     state.instruction = instruction;
 }
+
+/// Those who move something together, and what they move: sources, then destinations.
+struct Team {
+  const Stream *streams;
+  int thread, size; ///< of its threads: which this is, and how many
+};
+__device__ __forceinline__ Team wholeBlock() { return {state.streams, threadIndex(), threads}; }
 
 /// What a thread keeps of its own: equal in all threads of the block.
 struct Block {

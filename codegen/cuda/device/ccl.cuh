@@ -10,6 +10,7 @@
 //   CCL_THREADS   threads of a block, a multiple of 32
 //   CCL_ROLES     of each buffer a letter: "ios" for an input, an output, scratch
 //   CCL_OPERANDS  most operands of a transfer
+//   CCL_ROWS      whether operands of several transfers are moved at once
 //   CCL_AGENTS    most agents of a rank
 //   CCL_NAMED     most channels that a program has as Named
 //   CCL_BARRIERS  Barriers that the proof asks for

@@ -45,34 +45,36 @@ constexpr bool combines = true;
 template <>
 constexpr bool combines<None> = false;
 
-/// Some of `U` vectors or elements of a thread, `threads` apart: those in front of `there`.
+/// Some of `U` vectors or elements of a thread, `apart` from each other: those in front of
+/// `there`.
 template <int U, typename Bits>
 struct Some {
   Bits all[U];
 
-  __device__ __forceinline__ void load(const char *from, int there) {
+  __device__ __forceinline__ void load(const char *from, int apart, int there) {
 #pragma unroll
     for (int u = 0; u < U; ++u) {
       all[u] = Bits{}; // else registers would be kept for what was there before
-      if (u * threads < there)
-        all[u] = loadGlobal(reinterpret_cast<const Bits *>(from) + u * threads);
+      if (u * apart < there)
+        all[u] = loadGlobal(reinterpret_cast<const Bits *>(from) + u * apart);
     }
   }
-  __device__ __forceinline__ void store(char *to, int there) const {
+  __device__ __forceinline__ void store(char *to, int apart, int there) const {
 #pragma unroll
     for (int u = 0; u < U; ++u)
-      if (u * threads < there)
-        storeGlobal(reinterpret_cast<Bits *>(to) + u * threads, all[u]);
+      if (u * apart < there)
+        storeGlobal(reinterpret_cast<Bits *>(to) + u * apart, all[u]);
   }
 };
 
 /// All sources of a transfer, from the first one on, `at` bytes behind where they begin: 2 * U
 /// loads are under way.
 template <int U, typename Bits>
-__device__ __forceinline__ void combineAll(Some<U, Bits> &some, int sources, i64 at, int there) {
+__device__ __forceinline__ void combineAll(const Team &team, Some<U, Bits> &some, int sources,
+                                           i64 at, int there) {
   Combination<Bits> sums[U];
   Some<U, Bits> next;
-  next.load(state.streams[1].data + at, there);
+  next.load(team.streams[1].data + at, team.size, there);
 #pragma unroll
   for (int u = 0; u < U; ++u)
     sums[u].start(some.all[u]);
@@ -80,7 +82,7 @@ __device__ __forceinline__ void combineAll(Some<U, Bits> &some, int sources, i64
   for (int s = 2;; ++s) {
     some = next;
     if (s < sources)
-      next.load(state.streams[s].data + at, there);
+      next.load(team.streams[s].data + at, team.size, there);
 #pragma unroll
     for (int u = 0; u < U; ++u)
       sums[u].add(some.all[u]);
@@ -95,42 +97,44 @@ __device__ __forceinline__ void combineAll(Some<U, Bits> &some, int sources, i64
 /// `length` vectors or elements that lie `at` bytes behind where the operands begin. Only
 /// elements are copied and combined by one code.
 template <int U, typename Bits, bool copies>
-__device__ __forceinline__ void moveSome(int sources, int operands, i64 at, i64 length) {
+__device__ __forceinline__ void moveSome(const Team &team, int sources, int operands, i64 at,
+                                         i64 length) {
   constexpr int size = sizeof(Bits);
-  at += threadIndex() * size;
+  at += team.thread * size;
 #pragma unroll 1
-  for (i64 left = length - threadIndex(); left > 0; left -= U * threads) {
-    const int there = int(smaller(left, i64(U * threads)));
-    const char *first = state.streams[0].data + at;
+  for (i64 left = length - team.thread; left > 0; left -= U * team.size) {
+    const int there = int(smaller(left, i64(U * team.size)));
+    const char *first = team.streams[0].data + at;
     Some<U, Bits> some;
-    some.load(first, there);
+    some.load(first, team.size, there);
     if constexpr (combines<R>)
       if (!copies || sources > 1)
-        combineAll(some, sources, at, there);
+        combineAll(team, some, sources, at, there);
 #pragma unroll 1
     for (int d = sources; d < operands; ++d) {
-      char *to = state.streams[d].data + at;
+      char *to = team.streams[d].data + at;
       if (sources > 1 || to != first)
-        some.store(to, there);
+        some.store(to, team.size, there);
     }
-    at += U * threads * size;
+    at += U * team.size * size;
   }
 }
 
 #ifdef CCL_TMA
-__device__ void copyBulk(i64 skipped, i64 bytes, int operands); // of bulk.cuh
+__device__ void copyBulk(const Team &team, i64 skipped, i64 bytes, int operands); // of bulk.cuh
 #endif
 
 /// In memory on both sides: 16 bytes at a time where all operands have the same offset in that,
 /// elements at both ends, never a byte outside.
-__device__ __forceinline__ void moveMemory(i64 n, bool aligned, int sources, int operands) {
+__device__ __forceinline__ void moveMemory(const Team &team, i64 n, bool aligned, int sources,
+                                           int operands) {
   constexpr i64 perVector = 16 / elementBytes;
-  const i64 begin = i64(-u64(state.streams[0].data) % 16) / elementBytes;
+  const i64 begin = i64(-u64(team.streams[0].data) % 16) / elementBytes;
   const i64 head = aligned ? smaller(begin, n) : n, vectors = (n - head) / perVector;
   i64 at = 0, length = head;
 #pragma unroll 1
   for (bool isHead = true;; isHead = false) {
-    moveSome<1, typename E::Stored, true>(sources, operands, at * elementBytes, length);
+    moveSome<1, typename E::Stored, true>(team, sources, operands, at * elementBytes, length);
     if (!isHead)
       break;
     at = head + vectors * perVector;
@@ -139,14 +143,14 @@ __device__ __forceinline__ void moveMemory(i64 n, bool aligned, int sources, int
 #ifdef CCL_TMA
   if (sources == 1) {
     if (threadIndex() == 0 && vectors > 0)
-      copyBulk(head * elementBytes, vectors * 16, operands);
+      copyBulk(team, head * elementBytes, vectors * 16, operands);
     return;
   }
 #endif
   if (sources == 1)
-    moveSome<4, Vector, true>(1, operands, head * elementBytes, vectors);
+    moveSome<4, Vector, true>(team, 1, operands, head * elementBytes, vectors);
   else if constexpr (combines<R>)
-    moveSome<elementBytes == 1 ? 1 : 2, Vector, false>(sources, operands, head * elementBytes,
+    moveSome<elementBytes == 1 ? 1 : 2, Vector, false>(team, sources, operands, head * elementBytes,
                                                        vectors);
 }
 

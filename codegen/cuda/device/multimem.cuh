@@ -113,16 +113,16 @@ __device__ __noinline__ void moveThroughSwitch(i64 n, bool aligned, int kind, in
           some.all[u] = loadFromAll(reinterpret_cast<const Vector *>(first) + v + u * threads);
       }
     } else {
-      some.load(first + v * 16, there);
+      some.load(first + v * 16, threads, there);
       if constexpr (combines<R>)
         if (sources > 1)
-          combineAll(some, sources, skipped + v * 16, there);
+          combineAll(wholeBlock(), some, sources, skipped + v * 16, there);
     }
 #pragma unroll 1
     for (int d = sources; d < operands; ++d) {
       char *to = state.streams[d].data + skipped;
       if (!(kind & allDestinations))
-        some.store(to + v * 16, there);
+        some.store(to + v * 16, threads, there);
       else
 #pragma unroll
         for (int u = 0; u < U; ++u)

@@ -120,13 +120,13 @@ struct Together {
   bool aligned; ///< all begin at the same offset in 16 bytes
   bool moves;   ///< some destination is not the only source
 };
-__device__ __forceinline__ Together lookAtAll(int sources, int operands) {
+__device__ __forceinline__ Together lookAtAll(const Stream *streams, int sources, int operands) {
   Together found{-1, true, false};
   bool own = false;
-  const u64 first = u64(state.streams[0].data);
+  const u64 first = u64(streams[0].data);
 #pragma unroll 1
   for (int i = 0; i < operands; ++i) {
-    const Stream &stream = state.streams[i];
+    const Stream &stream = streams[i];
     const u64 differs = u64(stream.data) ^ first;
     found.aligned &= differs % 16 == 0;
     found.moves |= differs != 0;

@@ -177,6 +177,8 @@ const char *const head = R"(
 #define CCL_AGENTS 1
 #define CCL_BARRIERS 0
 #define CCL_ENDS 1
+#define CCL_NAMED 2
+#define CCL_ROWS 0
 #define CCL_WIRES (simple | lamport)
 #define CCL_SOURCES 1
 #include "ccl.cuh"

@@ -157,7 +157,8 @@ Plan planOf(const char *name, Collective collective, int64_t chunks, const Varia
       "#define CCL_BUFFERS 3\n#define CCL_ROLES \"ios\"\n#define CCL_CHUNKS {}\n"
       "#define CCL_ELEMENT {}\n#define CCL_REDUCTION Sum\n#define CCL_OPERANDS 4\n"
       "#define CCL_AGENTS {}\n#define CCL_BARRIERS {}\n#define CCL_THREADS 512\n"
-      "#define CCL_ENDS {}\n#define CCL_WIRES (simple | {})\n"
+      "#define CCL_NAMED 0\n#define CCL_ROWS 0\n#define CCL_ENDS {}\n#define CCL_WIRES (simple | "
+      "{})\n"
       "#define CCL_SOURCES 1, 2\n"
       "#define WIRE {}\n#define SILENT {}\n#define TAKES {}\n#define SENDS {}\n"
       "#include \"ccl.cuh\"\nusing namespace ccl::cuda;\n{}{}",

@@ -121,7 +121,8 @@ __device__ __forceinline__ void moveSome(const Team &team, int sources, int oper
 }
 
 #ifdef CCL_TMA
-__device__ void copyBulk(const Team &team, i64 skipped, i64 bytes, int operands); // of bulk.cuh
+__device__ void copyBulk(const Stream *streams, i64 skipped, i64 bytes,
+                         int operands); // of bulk.cuh
 #endif
 
 /// In memory on both sides: 16 bytes at a time where all operands have the same offset in that,
@@ -143,7 +144,7 @@ __device__ __forceinline__ void moveMemory(const Team &team, i64 n, bool aligned
 #ifdef CCL_TMA
   if (sources == 1) {
     if (threadIndex() == 0 && vectors > 0)
-      copyBulk(team, head * elementBytes, vectors * 16, operands);
+      copyBulk(team.streams, head * elementBytes, vectors * 16, operands);
     return;
   }
 #endif

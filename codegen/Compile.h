@@ -19,6 +19,7 @@ struct CompileOptions {
   std::string arch;
   bool multimem = false;    ///< of a GPU: see CudaOptions
   bool tma = false;         ///< of a GPU
+  bool copyEngines = false; ///< of a GPU: proxies are copy engines
   std::string nvrtcLibrary; ///< for a GPU; "": where one is found (CCL_NVRTC_LIBRARY)
   std::string shimCompiler; ///< for "shim"; "": one that is found (CCL_SHIM_CXX)
   bool sourceOnly = false;  ///< of `arch`: no image

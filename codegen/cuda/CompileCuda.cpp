@@ -128,6 +128,7 @@ LogicalResult compileCuda(AlgorithmOp algorithm, const model::Contract &contract
   cuda.rank = options.lowering.rank;
   cuda.multimem = options.multimem;
   cuda.tma = options.tma;
+  cuda.copyEngines = options.copyEngines;
   if (failed(emitCuda(algorithm, contract, cuda, plan)))
     return failure();
   plan.cuda.arch = options.arch;

@@ -2,6 +2,7 @@
 #include "codegen/cuda/EmitCuda.h"
 
 #include "codegen/Count.h"
+#include "codegen/cuda/CopyEngines.h"
 #include "codegen/cuda/Needs.h"
 
 #include "llvm/ADT/StringExtras.h"
@@ -64,6 +65,8 @@ bool CudaEmitter::runFromTables() {
   size_t written = 0;
   for (ProgramOp program : programs)
     program->walk([&](Operation *op) {
+      if (options.copyEngines && op->getParentOfType<ProxyOp>())
+        return;
       written += isa<TransferOp>(op) ? perTransfer : isa<SignalOp, WaitOp>(op) ? 1 : 0;
     });
   return written > mostWritten && countInstructions(algorithm, mostForChoice) < mostForChoice;
@@ -157,17 +160,18 @@ void CudaEmitter::countAgents() {
     for (Operation &op : program.getBlock()) {
       if (auto block = dyn_cast<BlockOp>(op))
         agents.push_back(agentNumber(false, block.getId()));
-      else if (auto proxy = dyn_cast<ProxyOp>(op))
+      else if (auto proxy = dyn_cast<ProxyOp>(op); proxy && !options.copyEngines)
         agents.push_back(agentNumber(true, proxy.getId()));
     }
     if (agents.empty()) // a rank that does nothing still takes part in what all do
       agents.push_back(agentNumber(false, 0));
-    mostAgents = std::max(mostAgents, agents.size());
+    size_t most = agents.size();
     for (RankAgents &table : plan.kernels[index].agents) {
       if (table.agents.empty())
         table.agents.push_back({});
-      mostAgents = std::max(mostAgents, table.agents.size());
+      most = std::max(most, table.agents.size());
     }
+    mostAgents = std::max(mostAgents, most + cuda::countEngines(plan.cuda).mostAgents);
   }
 }
 
@@ -265,7 +269,7 @@ LogicalResult CudaEmitter::writePrograms() {
   for (auto [index, program] : llvm::enumerate(programs)) {
     functions.push_back(identifier(fmt::format("run_{}", program.getSymName().str()), taken));
     if (failed(cuda::writeProgram(program, plan.kernels[index], bufferNames, needs.multicasts,
-                                  needs.atOnce, functions.back(), os)))
+                                  needs.atOnce, !options.copyEngines, functions.back(), os)))
       return failure();
   }
   return success();
@@ -298,6 +302,10 @@ void CudaEmitter::writeKernel() {
     os << "    }\n";
   }
   os << fmt::format("  while (nextBatch(b));\n  end(b);\n}}\nCCL_EXPORT({})\n", plan.cuda.kernel);
+  if (!plan.cuda.engines.empty()) {
+    plan.cuda.step = identifier(plan.cuda.kernel + "_step", taken);
+    cuda::writeStepKernel(plan.cuda.step, os);
+  }
   plan.cuda.finish.clear();
   if (plan.finish.empty())
     return;
@@ -314,9 +322,13 @@ LogicalResult CudaEmitter::run(const model::Contract &contract) {
   if (failed(found))
     return failure();
   needs = std::move(*found);
+  if (options.copyEngines && failed(cuda::verifyCopyEngines(algorithm, programs)))
+    return failure();
   tables = runFromTables();
   if (failed(planPrograms(algorithm, contract,
                           {options.type, options.reduction, options.rank, tables}, plan)))
+    return failure();
+  if (options.copyEngines && failed(cuda::planCopyEngines(algorithm, programs, plan)))
     return failure();
   plan.program = algorithm.getSymName().str();
   plan.slice.clear(); // of the host

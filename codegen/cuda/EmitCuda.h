@@ -19,6 +19,7 @@ struct CudaOptions {
   int32_t threads = 512;       ///< of a block: a power of two, 32 to 1024
   bool multimem = false;       ///< what is one place of all ranks goes through the switch
   bool tma = false;            ///< copies go by the tensor memory accelerator
+  bool copyEngines = false;    ///< proxies are copy engines, not thread blocks
 };
 
 /// Fills what a plan says about `algorithm`'s lowered programs, as planHost does, and all of

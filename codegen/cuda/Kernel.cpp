@@ -41,15 +41,20 @@ namespace {
 class ProgramWriter {
 public:
   ProgramWriter(ProgramOp program, const KernelPlan &kernel, ArrayRef<std::string> bufferNames,
-                const Multicasts &multicasts, const AtOnce &atOnce, llvm::raw_ostream &os)
+                const Multicasts &multicasts, const AtOnce &atOnce, bool withProxies,
+                llvm::raw_ostream &os)
       : program(program), kernel(kernel), bufferNames(bufferNames), multicasts(multicasts),
-        atOnce(atOnce), buffers(numberBuffers(program)), os(os) {}
+        atOnce(atOnce), withProxies(withProxies), buffers(numberBuffers(program)), os(os) {}
 
   LogicalResult write(StringRef name);
 
 private:
   // Structure
   LogicalResult writeAgents();
+  bool isAgent(Operation *op) const {
+    return isa<BlockOp>(op) || (withProxies && isa<ProxyOp>(op));
+  }
+  bool isUsed(ChannelOp channel) const;
   LogicalResult writeBlock(Block &block);
   LogicalResult writeOp(Operation *op);
   LogicalResult writeFor(affine::AffineForOp loop);
@@ -72,6 +77,7 @@ private:
   ArrayRef<std::string> bufferNames;
   const Multicasts &multicasts;
   const AtOnce &atOnce;
+  const bool withProxies;
   const host::BufferNumbers buffers;
   llvm::raw_ostream &os;
   unsigned indent = 2;
@@ -107,7 +113,7 @@ LogicalResult ProgramWriter::write(StringRef name) {
 LogicalResult ProgramWriter::writeAgents() {
   SmallVector<Operation *> agents;
   for (Operation &op : program.getBlock())
-    if (isa<BlockOp, ProxyOp>(op))
+    if (isAgent(&op))
       agents.push_back(&op);
   if (agents.size() == 1)
     return writeBlock(agents.front()->getRegion(0).front());
@@ -130,6 +136,13 @@ LogicalResult ProgramWriter::writeAgents() {
   return success();
 }
 
+/// By some agent that is written.
+bool ProgramWriter::isUsed(ChannelOp channel) const {
+  return llvm::any_of(channel->getUsers(), [&](Operation *user) {
+    return withProxies || !user->getParentOfType<ProxyOp>();
+  });
+}
+
 LogicalResult ProgramWriter::writeBlock(Block &block) {
   for (Operation &op : block)
     if (!written.contains(&op) && failed(writeOp(&op)))
@@ -141,7 +154,7 @@ LogicalResult ProgramWriter::writeOp(Operation *op) {
   return llvm::TypeSwitch<Operation *, LogicalResult>(op)
       .Case<BufferOp, PeerOp, affine::AffineYieldOp>([](auto) { return success(); })
       .Case<ChannelOp>([&](ChannelOp channel) -> LogicalResult {
-        if (channel.use_empty())
+        if (!isUsed(channel))
           return success();
         FailureOr<std::string> text = printChannel(channel);
         if (failed(text))
@@ -414,8 +427,10 @@ LogicalResult ProgramWriter::writeTransfer(TransferOp op) {
 
 LogicalResult writeProgram(ProgramOp program, const KernelPlan &kernel,
                            ArrayRef<std::string> bufferNames, const Multicasts &multicasts,
-                           const AtOnce &atOnce, StringRef name, llvm::raw_ostream &os) {
-  return ProgramWriter(program, kernel, bufferNames, multicasts, atOnce, os).write(name);
+                           const AtOnce &atOnce, bool withProxies, StringRef name,
+                           llvm::raw_ostream &os) {
+  return ProgramWriter(program, kernel, bufferNames, multicasts, atOnce, withProxies, os)
+      .write(name);
 }
 
 } // namespace ccl::cuda

@@ -35,10 +35,11 @@ using Multicasts = llvm::DenseMap<mlir::Operation *, MulticastSides>;
 using AtOnce = llvm::DenseMap<mlir::Operation *, TransferOp>;
 
 /// Writes `static __device__ void NAME(Block &b)`: what one rank of `program` does in a
-/// micro-batch. Emits a diagnostic on the op that has no code.
+/// micro-batch; that of its proxies only if they are blocks, too (`withProxies`). Emits a
+/// diagnostic on the op that has no code.
 mlir::LogicalResult writeProgram(ProgramOp program, const KernelPlan &kernel,
                                  llvm::ArrayRef<std::string> bufferNames,
                                  const Multicasts &multicasts, const AtOnce &atOnce,
-                                 llvm::StringRef name, llvm::raw_ostream &os);
+                                 bool withProxies, llvm::StringRef name, llvm::raw_ostream &os);
 
 } // namespace ccl::cuda

@@ -37,13 +37,16 @@ bool runFromTables(AlgorithmOp algorithm, ArrayRef<ProgramOp> programs) {
 
 namespace {
 
-/// Makes the tables of one program's ranks.
+/// Makes the tables of one program's ranks, into kernel.agents.
 class TableWriter {
 public:
-  TableWriter(ProgramOp program, Plan &plan, KernelPlan &kernel)
-      : program(program), plan(plan), kernel(kernel), ranks(program.getRankList()) {
+  /// `all`: of all agents, and the kernel's channels, too. Else of proxies.
+  TableWriter(ProgramOp program, Plan &plan, KernelPlan &kernel, bool all)
+      : program(program), plan(plan), kernel(kernel), all(all), ranks(program.getRankList()) {
     for (size_t i = 0; i < plan.transfers.size(); ++i)
       patterns[{plan.transfers[i].sources, plan.transfers[i].destinations}] = int32_t(i);
+    for (auto [index, family] : llvm::enumerate(kernel.channels))
+      families[{family.to, family.tag, family.slots}] = index;
   }
 
   LogicalResult write() {
@@ -62,6 +65,8 @@ private:
       return failure();
     RankAgents &table = kernel.agents.emplace_back();
     for (const model::Agent &agent : source.agents) {
+      if (!all && !agent.proxy)
+        continue;
       AgentCode code{agent.proxy, agent.id, uint32_t(table.instructions.size()), 0};
       for (const model::Instruction &instruction : agent.code)
         if (failed(writeInstruction(instruction, table)))
@@ -86,7 +91,8 @@ private:
         kernel.channels.push_back({channel.to, channel.tag, channel.slots});
         kernel.peers.emplace_back(ranks.size());
       }
-      kernel.peers[it->second][index].push_back(channel.peer);
+      if (all)
+        kernel.peers[it->second][index].push_back(channel.peer);
       channelIndices.push_back(int64_t(it->second) * plan.ranks() + channel.peer);
     }
     return success();
@@ -156,6 +162,7 @@ private:
   ProgramOp program;
   Plan &plan;
   KernelPlan &kernel;
+  const bool all;
   const SmallVector<int64_t> ranks;
   LocationTable locations;             ///< of the rank under way
   std::vector<int64_t> channelIndices; ///< of its channels, in KernelArgs::channels
@@ -167,7 +174,17 @@ private:
 
 LogicalResult planAgents(ProgramOp program, Plan &plan, KernelPlan &kernel) {
   plan.slice = "agents_slice";
-  return TableWriter(program, plan, kernel).write();
+  return TableWriter(program, plan, kernel, /*all=*/true).write();
+}
+
+FailureOr<std::vector<RankAgents>> planProxies(ProgramOp program, Plan &plan,
+                                               const KernelPlan &kernel) {
+  KernelPlan proxies;
+  proxies.channels = kernel.channels;
+  proxies.peers = kernel.peers;
+  if (failed(TableWriter(program, plan, proxies, /*all=*/false).write()))
+    return failure();
+  return std::move(proxies.agents);
 }
 
 //===----------------------------------------------------------------------===//

@@ -16,6 +16,11 @@ bool runFromTables(AlgorithmOp algorithm, llvm::ArrayRef<ProgramOp> programs);
 /// on an instruction that touches what does not exist.
 mlir::LogicalResult planAgents(ProgramOp program, Plan &plan, KernelPlan &kernel);
 
+/// Tables of the proxies alone, by index of the rank in the set. `kernel` has the channels already;
+/// plan.transfers gets what is missing there.
+mlir::FailureOr<std::vector<RankAgents>> planProxies(ProgramOp program, Plan &plan,
+                                                     const KernelPlan &kernel);
+
 /// Whether some source of a transfer may be an address of another process.
 bool mayReadRemote(const Plan &plan);
 

@@ -7,6 +7,7 @@
 
 #include "codegen/Compile.h"
 #include "codegen/Count.h"
+#include "codegen/cuda/CopyEngines.h"
 #include "codegen/cuda/SplitLoops.h"
 #include "runtime/cuda/DeviceArch.h"
 
@@ -39,7 +40,7 @@ struct CompileFlags {
   InputOptions input;
   LoweringFlags lowering;
   std::string emit = "program", output = "-", dumpDir, type = "float", op, arch;
-  bool multimem = false, tma = false;
+  bool multimem = false, tma = false, copyEngines = false;
   int64_t rank = -1;
   bool stats = false, json = false;
 };
@@ -124,13 +125,16 @@ int Compiler::parseArchitecture() {
   if (!flags.arch.empty() && last != Phase::Cuda && last != Phase::Cubin && last != Phase::Plan)
     return session.usage(
         fmt::format("--arch is for --emit cuda, cubin and plan, not for {}", flags.emit));
-  if ((flags.multimem || flags.tma) && last != Phase::Cuda && last != Phase::Cubin &&
-      (last != Phase::Plan || flags.arch.empty()))
+  if ((flags.multimem || flags.tma || flags.copyEngines) && last != Phase::Cuda &&
+      last != Phase::Cubin && (last != Phase::Plan || flags.arch.empty()))
     return session.usage(fmt::format("--{} is for code for GPUs: --emit cuda, cubin, or plan with "
                                      "--arch",
-                                     flags.multimem ? "multimem" : "tma"));
+                                     flags.multimem ? "multimem"
+                                     : flags.tma    ? "tma"
+                                                    : "copy-engines"));
   options.multimem = flags.multimem;
   options.tma = flags.tma;
+  options.copyEngines = flags.copyEngines;
   options.arch = flags.arch;
   if (flags.arch.empty() && (last == Phase::Cuda || last == Phase::Cubin))
     options.arch =
@@ -331,6 +335,8 @@ void Compiler::printJson() {
     line.number("cubin_bytes", int64_t(plan.cuda.image.size()));
     line.real("nvrtc_ms", stats.nvrtcMs);
     line.array("kernels", kernels);
+    if (options.copyEngines)
+      line.number("copy_engines", int64_t(cuda::countEngines(plan.cuda).agents));
   }
   line.print();
 }
@@ -360,6 +366,10 @@ void Compiler::printStats() {
   if (!forGpu())
     return;
   row("emit", stats.jitMs - stats.nvrtcMs, fmt::format("{} bytes of CUDA", ir.size()));
+  if (const auto engines = cuda::countEngines(plan.cuda); options.copyEngines)
+    printError("  copy engines: {} of {}, at most {} on each; {}, {} signals and waits\n",
+               plural(engines.agents, "agent"), plural(engines.ranks, "rank"), engines.mostAgents,
+               plural(engines.transfers, "transfer"), engines.signals);
   if (!options.sourceOnly)
     row("compile", stats.nvrtcMs,
         fmt::format("{} bytes for {}", plan.cuda.image.size(), options.arch));
@@ -415,6 +425,8 @@ Action addCompile(CLI::App &app) {
   app.add_flag("--multimem", flags->multimem,
                "what is one place of all ranks goes through the switch (sm_90 or later)");
   app.add_flag("--tma", flags->tma, "copies go by the tensor memory accelerator (sm_90 or later)");
+  app.add_flag("--copy-engines", flags->copyEngines,
+               "proxies are the GPU's copy engines instead of thread blocks");
   app.add_option("-o,--output", flags->output, "file for the result; - is stdout (the default)");
   app.add_option("--dump-phases-to", flags->dumpDir, "folder that gets the result of every phase");
   app.add_option("-d,--type,--datatype", flags->type, "element type (default float)");

@@ -42,7 +42,7 @@ struct RunOptions {
   int64_t graph = 0, instances = 0;
   std::optional<double> timeout;
   std::optional<int64_t> rank;
-  bool inPlace = false, outOfPlace = false, check = false, json = false;
+  bool inPlace = false, outOfPlace = false, check = false, json = false, copyEngines = false;
   std::vector<std::string> uneven;
   int64_t blocking = 0, checks = 1;
   MeasureOptions measure;
@@ -178,6 +178,8 @@ Action addRun(CLI::App &app) {
   app.add_option("--instances", options->instances,
                  "on GPUs: thread blocks of an agent, a power of two (default: by the size)")
       ->check(CLI::Range(int64_t(0), int64_t(64)));
+  app.add_flag("--copy-engines", options->copyEngines,
+               "on GPUs: proxies are copy engines instead of thread blocks");
   app.add_option("-G,--cudagraph", options->graph,
                  "on one GPU: capture so many launches and replay them; ignored on the host")
       ->check(CLI::Range(int64_t(0), int64_t(10000)));
@@ -196,6 +198,8 @@ int Runner::refuseForGpus() {
   if (!onGpus()) {
     if (!options.cudaDevices.empty() || options.instances > 0)
       return session.usage("--cuda-devices and --instances are for --device cuda");
+    if (options.copyEngines)
+      return session.usage("--copy-engines is for --device cuda");
     if (options.graph > 0)
       log::info(log::Subsystem::Init, -1, "-G {} ignored: host ranks have no graphs",
                 options.graph);
@@ -203,6 +207,9 @@ int Runner::refuseForGpus() {
   }
   if (options.blocking > 0)
     return session.usage("-z is for ranks of the host");
+  // As many queues as there are; the driver reads that once. What the user chose stays.
+  if (options.copyEngines && options.device == "cuda")
+    setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
   if (!gpuProcesses())
     return openDriver();
   // A process that has used CUDA cannot fork others that do, so another one looks at the GPUs.
@@ -414,6 +421,7 @@ int Runner::runSeries(Instance instance, ElementType type, std::optional<model::
   compiling.type = type;
   compiling.reduction = op;
   compiling.arch = arch;
+  compiling.copyEngines = options.copyEngines;
   CompileStats stats;
   mlir::FailureOr<Plan> plan = compile(*instance.module, compiling, stats);
   if (mlir::failed(plan))

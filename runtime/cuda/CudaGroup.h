@@ -19,6 +19,7 @@
 //===----------------------------------------------------------------------===//
 #pragma once
 
+#include "runtime/cuda/CopyEngines.h"
 #include "runtime/cuda/CudaPeers.h"
 #include "runtime/cuda/GpuChannels.h"
 #include "runtime/cuda/GpuCut.h"
@@ -116,6 +117,7 @@ private:
     bool launched = false; ///< there is one
     CUstream lastStream = nullptr;
     std::vector<int64_t> ranks;
+    EngineStreams engines;
   };
   struct RankPart {
     std::unique_ptr<GpuMemory> source;
@@ -131,7 +133,10 @@ private:
     RankChannels channels;
     CUdeviceptr endOf = 0;
     Tables tables;
-    std::vector<int64_t> agents{0}; ///< agentNumber() of each block of an instance
+    std::vector<int64_t> agents{0}; ///< agentNumber() of each of an instance: blocks, then others
+    int64_t blocks = 1;             ///< of the agents
+    const RankAgents *engines = nullptr; ///< agents behind the blocks: of the plan, or null
+    Tables engineTables;
     /// LaunchHead::ends, by the number of instances.
     std::map<int64_t, CUdeviceptr> ends;
   };
@@ -142,7 +147,8 @@ private:
   /// What is launched on one GPU.
   struct Grid {
     const Code *code = nullptr;
-    int64_t blocks = 0;     ///< of an instance of each rank: the most agents
+    int64_t blocks = 0;     ///< of an instance of each rank: the most
+    int64_t engines = 0;    ///< agents of copy engines, of an instance of all ranks
     int64_t mostBlocks = 0; ///< that run at once
     std::string describe;   ///< where that comes from
   };
@@ -174,7 +180,9 @@ private:
     uint64_t countsPrint = 0;          ///< tells counts of uneven launches apart; 0: they are even
     std::vector<LaunchShape> shapes{}; ///< by rank; of other processes': as here
     int batchShift = 0;
-    AllPointers pointers{}; ///< by rank and buffer
+    AllPointers pointers{};           ///< by rank and buffer
+    std::vector<std::string> heads{}; ///< by rank: its kernels' Launch, if it has copy engines
+    std::vector<std::vector<CUstream>> engineStreams{}; ///< by device
     LaunchKey key{};
     bool isNew = false; ///< processes have to compare it
 
@@ -219,7 +227,8 @@ private:
 
   llvm::Expected<Prepared *> prepare(const std::shared_ptr<LoadedCudaProgram> &program);
   llvm::Error prepareRank(Prepared &prepared, int64_t rank);
-  llvm::Error uploadTables(const RankAgents &table, Device &device, RankProgram &part);
+  llvm::Error prepareTables(const RankAgents &table, int64_t rank, RankProgram &part);
+  llvm::Error prepareEngines(const Plan &plan, int64_t rank, RankProgram &part);
   llvm::Error checkSides(const Prepared &prepared) const;
   llvm::Error prepareGrid(Prepared &prepared, size_t device);
   llvm::Error openChannels(Prepared &prepared, int64_t instances);
@@ -250,6 +259,11 @@ private:
   llvm::Expected<CUdeviceptr> uploadShards(Launching &launching, Device &device);
   llvm::Expected<std::string> makeLaunch(Launching &launching, int64_t rank, CUdeviceptr shards);
   llvm::Error start(Launching &launching, size_t device);
+  // What copy engines execute; see CudaEngines.cpp.
+  llvm::Error checkEngines(const Prepared &prepared, size_t device, int64_t instances) const;
+  llvm::Error forkEngines(Launching &launching, size_t device);
+  llvm::Error startEngines(Launching &launching);
+  llvm::Error joinEngines(Launching &launching);
   llvm::Error finish(Launching &launching, int64_t rank);
   llvm::Error startAll(Launching &launching);
   void trace(const Launching &launching) const;

@@ -194,6 +194,7 @@ llvm::Expected<std::string> CudaGroup::makeLaunch(Launching &launching, int64_t 
   head.numEnds = int(program.channels.ends.size());
   head.instances = int(shape.instances);
   head.agents = int(program.agents.size());
+  head.blocks = int(program.blocks);
   head.program = program.facts.kernel;
   head.batchShift = launching.batchShift;
   head.plan = launching.prepared.number;
@@ -232,11 +233,15 @@ llvm::Error CudaGroup::start(Launching &launching, size_t d) {
     shards = *table;
   }
   std::string all;
+  if (grid.engines > 0)
+    launching.heads.resize(size_t(theRanks));
   for (int64_t r : part.ranks) {
     llvm::Expected<std::string> one = makeLaunch(launching, r, shards);
     if (!one)
       return one.takeError();
     all += *one;
+    if (grid.engines > 0)
+      launching.heads[size_t(r)] = std::move(*one);
   }
   // A rank that is alone on its GPU is a parameter, several are a table.
   const int64_t blocks = grid.blocks * launching.shapes.front().instances;
@@ -252,6 +257,8 @@ llvm::Error CudaGroup::start(Launching &launching, size_t d) {
   llvm::Expected<ContextScope> scope = part.device->enter();
   if (!scope)
     return scope.takeError();
+  if (llvm::Error e = forkEngines(launching, d))
+    return e;
   return driver.check(
       driver.cuLaunchCooperativeKernel(
           grid.code->kernel.function, unsigned(blocks * int64_t(part.ranks.size())), 1, 1,
@@ -292,6 +299,9 @@ llvm::Error CudaGroup::startAll(Launching &launching) {
   llvm::Error error = llvm::Error::success();
   for (size_t d = 0; d < parts.size() && !error; ++d)
     error = start(launching, d);
+  if (!error)
+    error = startEngines(launching);
+  error = llvm::joinErrors(std::move(error), joinEngines(launching));
   for (int64_t r = 0; r < theRanks && !error; ++r)
     if (isLocal(r))
       error = finish(launching, r);

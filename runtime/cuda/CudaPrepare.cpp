@@ -8,39 +8,24 @@ static_assert(sizeof(LaunchHead) % alignof(BufferView) == 0,
 
 /// What any driver passes to a kernel by value.
 constexpr size_t mostParameterBytes = 4000;
+static_assert(mostParameterBytes + sizeof(Step) <= 4096, "a step has both");
 
 static size_t launchBytes(const Plan &plan) {
   return sizeof(LaunchHead) + std::max<size_t>(plan.buffers.size(), 1) * sizeof(BufferView);
 }
 
-llvm::Error CudaGroup::uploadTables(const RankAgents &table, Device &home, RankProgram &part) {
-  std::vector<TableAgent> agents;
+llvm::Error CudaGroup::prepareTables(const RankAgents &table, int64_t rank, RankProgram &part) {
   part.agents.clear();
-  for (const AgentCode &agent : table.agents) {
-    agents.push_back({agent.begin, agent.end});
+  for (const AgentCode &agent : table.agents)
     part.agents.push_back(agent.number());
-  }
-  if (agents.empty()) { // a block that only takes part in barriers
-    agents.emplace_back();
+  if (part.agents.empty()) // a block that only takes part in barriers
     part.agents.push_back(0);
-  }
-  std::vector<TableInstruction> instructions;
-  for (const AgentInstruction &i : table.instructions)
-    instructions.push_back({i.pattern, i.count, i.operands});
-  std::vector<Operand> operands;
-  for (const AgentOperand &o : table.operands)
-    operands.push_back({o.peer, o.buffer, int(o.chunk)});
-  llvm::Expected<CUdeviceptr> first = home.upload(agents, true);
-  if (!first)
-    return first.takeError();
-  llvm::Expected<CUdeviceptr> second = home.upload(instructions, true);
-  if (!second)
-    return second.takeError();
-  llvm::Expected<CUdeviceptr> third = home.upload(operands, true);
-  if (!third)
-    return third.takeError();
-  part.tables = {pointerTo<const TableAgent>(*first), pointerTo<const TableInstruction>(*second),
-                 pointerTo<const Operand>(*third)};
+  if (!isLocal(rank))
+    return llvm::Error::success();
+  llvm::Expected<Tables> tables = uploadTables(table, device(rank));
+  if (!tables)
+    return tables.takeError();
+  part.tables = *tables;
   return llvm::Error::success();
 }
 
@@ -62,14 +47,18 @@ llvm::Error CudaGroup::prepareRank(Prepared &prepared, int64_t rank) {
   if (!found)
     return found.takeError();
   part.channels = std::move(*found);
+  if (facts->indexInSet < kernel.agents.size())
+    if (llvm::Error e = prepareTables(kernel.agents[facts->indexInSet], rank, part))
+      return e;
+  part.blocks = int64_t(part.agents.size());
+  if (llvm::Error e = prepareEngines(plan, rank, part))
+    return e;
   if (!isLocal(rank))
     return llvm::Error::success();
   llvm::Expected<CUdeviceptr> endOf = device(rank).upload(part.channels.endOf, true);
   if (!endOf)
     return endOf.takeError();
   part.endOf = *endOf;
-  if (facts->indexInSet < kernel.agents.size())
-    return uploadTables(kernel.agents[facts->indexInSet], device(rank), part);
   return llvm::Error::success();
 }
 
@@ -100,8 +89,11 @@ llvm::Error CudaGroup::prepareGrid(Prepared &prepared, size_t d) {
   if (!code)
     return code.takeError();
   grid.code = *code;
-  for (int64_t r : part.ranks)
-    grid.blocks = std::max(grid.blocks, int64_t(prepared.ranks[size_t(r)].agents.size()));
+  for (int64_t r : part.ranks) {
+    const RankProgram &rank = prepared.ranks[size_t(r)];
+    grid.blocks = std::max(grid.blocks, rank.blocks);
+    grid.engines += int64_t(rank.agents.size()) - rank.blocks;
+  }
   grid.mostBlocks =
       int64_t(grid.code->kernel.blocksPerMultiprocessor) * part.device->multiprocessors();
   grid.describe = fmt::format(
@@ -174,10 +166,13 @@ CudaGroup::prepare(const std::shared_ptr<LoadedCudaProgram> &program) {
   for (size_t d = 0; d < parts.size(); ++d)
     if (llvm::Error e = prepareGrid(prepared, d))
       return e;
-  for (size_t d = 0; d < parts.size(); ++d)
-    prepared.resident = std::min(prepared.resident,
-                                 prepared.grids[d].mostBlocks /
-                                     (int64_t(parts[d].ranks.size()) * prepared.grids[d].blocks));
+  for (size_t d = 0; d < parts.size(); ++d) {
+    const Grid &grid = prepared.grids[d];
+    const int64_t blocks = int64_t(parts[d].ranks.size()) * grid.blocks + grid.engines;
+    prepared.resident = std::min(prepared.resident, grid.mostBlocks / blocks);
+    if (grid.engines > 0)
+      prepared.resident = std::min(prepared.resident, (queuesOf(driver) - 1) / grid.engines);
+  }
   if (peers)
     if (llvm::Error e = agreeOnProgram(prepared))
       return e;

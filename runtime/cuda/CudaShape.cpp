@@ -114,13 +114,16 @@ llvm::Error CudaGroup::cut(Launching &launching) {
   for (size_t d = 0; d < parts.size(); ++d) {
     const Grid &grid = prepared.grids[d];
     const int64_t ranks = int64_t(parts[d].ranks.size());
-    const int64_t blocks = ranks * grid.blocks * cut->instances;
+    const int64_t blocks = (ranks * grid.blocks + grid.engines) * cut->instances;
     if (blocks > grid.mostBlocks)
       return makeFailure(Failure::BadArgument,
-                         "{} (hash {}) needs {} blocks that run at once ({} ranks of {} agents, {} "
-                         "instances), but {}",
-                         plan.program, plan.hash, blocks, ranks, grid.blocks, cut->instances,
-                         grid.describe);
+                         "{} (hash {}) needs {} blocks that run at once ({} ranks of {} agents{}, "
+                         "{} instances), but {}",
+                         plan.program, plan.hash, blocks, ranks, grid.blocks,
+                         grid.engines > 0 ? fmt::format(", {} copy engines", grid.engines) : "",
+                         cut->instances, grid.describe);
+    if (llvm::Error e = checkEngines(prepared, d, cut->instances))
+      return e;
   }
   launching.batchShift = cut->batchShift;
   for (LaunchShape &shape : launching.shapes) {

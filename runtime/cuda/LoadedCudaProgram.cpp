@@ -25,11 +25,16 @@ llvm::Expected<std::shared_ptr<LoadedCudaProgram>> LoadedCudaProgram::load(const
                        "a block, and the kernel '{}'",
                        plan.program, plan.kernels.size(), code.agents.size(), code.threads,
                        code.kernel);
+  if (!code.engines.empty() && (code.engines.size() != plan.kernels.size() || code.step.empty()))
+    return makeFailure(Failure::BadArgument,
+                       "malformed plan: {} has {} kinds of ranks, but copy engines of {}, and the "
+                       "kernel '{}' for their steps",
+                       plan.program, plan.kernels.size(), code.engines.size(), code.step);
   return std::shared_ptr<LoadedCudaProgram>(new LoadedCudaProgram(std::move(plan)));
 }
 
 llvm::Error LoadedCudaProgram::find(const Driver &driver, const Loaded &loaded,
-                                    const std::string &name, Kernel &kernel) const {
+                                    const std::string &name, int threads, Kernel &kernel) const {
   if (name.empty())
     return llvm::Error::success();
   llvm::Expected<CUfunction> function = findFunction(driver, loaded.module, name);
@@ -41,7 +46,7 @@ llvm::Error LoadedCudaProgram::find(const Driver &driver, const Loaded &loaded,
           "ask for the registers of {}", name))
     return e;
   return driver.check(driver.cuOccupancyMaxActiveBlocksPerMultiprocessor(
-                          &kernel.blocksPerMultiprocessor, *function, thePlan.cuda.threads, 0),
+                          &kernel.blocksPerMultiprocessor, *function, threads, 0),
                       "find how many blocks of {} run at once", name);
 }
 
@@ -61,9 +66,12 @@ llvm::Error LoadedCudaProgram::loadOn(const Device &device, Loaded &loaded) cons
                        thePlan.program, thePlan.hash, thePlan.cuda.arch, device.ordinal(),
                        llvm::toString(module.takeError()));
   loaded.module = std::move(*module);
-  if (llvm::Error e = find(driver, loaded, thePlan.cuda.kernel, loaded.code.kernel))
+  const CudaCode &code = thePlan.cuda;
+  if (llvm::Error e = find(driver, loaded, code.kernel, code.threads, loaded.code.kernel))
     return e;
-  return find(driver, loaded, thePlan.cuda.finish, loaded.code.finish);
+  if (llvm::Error e = find(driver, loaded, code.step, CudaCode::stepThreads, loaded.code.step))
+    return e;
+  return find(driver, loaded, code.finish, code.threads, loaded.code.finish);
 }
 
 llvm::Expected<const LoadedCudaProgram::Code *> LoadedCudaProgram::on(const Device &device) {

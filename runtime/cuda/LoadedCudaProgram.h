@@ -25,7 +25,7 @@ public:
     int registers = 0;               ///< of a thread
   };
   struct Code {
-    Kernel kernel, finish; ///< see CudaCode
+    Kernel kernel, step, finish; ///< see CudaCode
   };
   /// On `device`, valid as long as this is.
   llvm::Expected<const Code *> on(const Device &device);
@@ -38,7 +38,7 @@ private:
   };
   explicit LoadedCudaProgram(Plan plan) : thePlan(std::move(plan)) {}
   llvm::Error loadOn(const Device &device, Loaded &loaded) const;
-  llvm::Error find(const Driver &driver, const Loaded &loaded, const std::string &name,
+  llvm::Error find(const Driver &driver, const Loaded &loaded, const std::string &name, int threads,
                    Kernel &kernel) const;
 
   const Plan thePlan;

@@ -3,7 +3,8 @@
 // Read by both: host code includes it, and generated kernels have it in front of them, so it
 // includes nothing. All structs lie in memory of a GPU, or are a kernel's parameter.
 //
-// A kernel of R ranks x I instances x A agents has a block for each. An *instance* executes
+// A kernel of R ranks x I instances x A agents has a block for each, but for agents of copy
+// engines, which have a stream and kernels of their own (Step). An *instance* executes
 // micro-batches i, i + I, ... of the launch with channels and scratch of its own; slices of
 // different micro-batches never touch, so instances need not wait for each other. Which
 // counters are written by whom is that of docs/protocol.md; docs/cuda.md says what is added.
@@ -109,10 +110,10 @@ struct Control {
 struct RankSync {
   unsigned long long launches = 0; ///< how many have ended, written by the last block
   unsigned blocksDone = 0;
-  unsigned reserved = 0;
-  unsigned long long *entered = nullptr;             ///< [16 * peer], written by the peer
-  unsigned long long *exited = nullptr;              ///< [16 * peer]
-  unsigned long long *turns = nullptr;               ///< [16 * (instance * ranks + peer)]
+  unsigned failed = 0;                   ///< a step of a copy engine has, so later ones do nothing
+  unsigned long long *entered = nullptr; ///< [16 * peer], written by the peer
+  unsigned long long *exited = nullptr;  ///< [16 * peer]
+  unsigned long long *turns = nullptr;   ///< [16 * (instance * ranks + peer)]
   unsigned long long *const *peersEntered = nullptr; ///< [peer]: where this rank's word is there
   unsigned long long *const *peersExited = nullptr;
   unsigned long long *const *peersTurns = nullptr; ///< [instance * ranks + peer]
@@ -139,13 +140,35 @@ struct LaunchHead {
   int ranks = 1;
   int numEnds = 0;
   int instances = 1;
-  int agents = 1; ///< of this rank: blocks of an instance
+  int agents = 1; ///< of this rank, in an instance: blocks, then those of copy engines
   /// Which of the kernel's programs this rank executes. -1: none; its blocks (of one agent) only
   /// take part in barriers and count the launch.
   int program = 0;
   int batchShift = 0;
-  int plan = -1; ///< the communicator's number of the plan, for reports
+  int plan = -1;  ///< the communicator's number of the plan, for reports
+  int blocks = 1; ///< of the agents: so many are blocks of the grid
+};
+
+/// What an agent of a copy engine does besides copies. Between two of these it executes a *step*,
+/// a kernel of one block: waits and signals of its table, and what agents do together where a
+/// launch begins, between micro-batches, and where it ends.
+struct Step {
+  /// Of all that copy engines do for this rank. `count` of a wait or signal: as many of its kind
+  /// follow each other, itself included, and name different channels.
+  Tables tables;
+  long long begin = 0, end = 0; ///< instructions: waits and signals only
+  long long first = 0;          ///< instruction of the agent: reports count from there
+  long long microBatch = 0;
+  int agent = 0;
+  int instance = 0;
+  int what = 0; ///< StepParts
   int reserved = 0;
+};
+/// Bits of Step::what.
+enum StepParts : int {
+  entersLaunch = 1, ///< in front of the instructions: the entry barrier, if there is one
+  endsBatch = 2,    ///< behind them: the agents of the instance meet
+  endsLaunch = 4,   ///< behind them: the agent is done
 };
 
 /// Bits of a kernel's `barriers`: what the proof of a program asks for.

@@ -11,7 +11,7 @@
 //   CCL_ROLES     of each buffer a letter: "ios" for an input, an output, scratch
 //   CCL_OPERANDS  most operands of a transfer
 //   CCL_ROWS      whether operands of several transfers are moved at once
-//   CCL_AGENTS    most agents of a rank
+//   CCL_AGENTS    most agents of a rank, those of copy engines included
 //   CCL_NAMED     most channels that a program has as Named
 //   CCL_BARRIERS  Barriers that the proof asks for
 //
@@ -25,4 +25,5 @@
 #pragma once
 
 #include "launch.cuh"
+#include "steps.cuh"
 #include "transfer.cuh"

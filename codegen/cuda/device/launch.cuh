@@ -36,11 +36,11 @@ __device__ __noinline__ bool meetPeers(bool tells, u64 *const *peersWords, const
   const int ranks = state.launch->ranks;
   if (tells)
 #pragma unroll 1
-    for (int p = threadIndex(); p < ranks; p += threads)
+    for (int p = threadIndex(); p < ranks; p += threadCount())
       if (p != state.here.rank)
         storeRelease(peersWords[p], k);
 #pragma unroll 1
-  for (int p = threadIndex(); p < ranks; p += threads)
+  for (int p = threadIndex(); p < ranks; p += threadCount())
     if (p != state.here.rank)
       fails |= !waitFor(words + 16 * i64(p), k, awaited(barrier, p));
   return syncAny(fails);
@@ -72,13 +72,13 @@ __device__ __forceinline__ bool begin(Block &b, const Launch &one, const Launch 
     block %= u32(blocksPerRank);
   }
   const Launch &launch = *mine;
-  if (block >= u32(launch.instances * launch.agents))
+  if (block >= u32(launch.instances * launch.blocks))
     return false;
   reportAs(-1);
   if (threadIndex() == 0) {
     state.launch = &launch;
-    const int instance = int(CCL_AGENTS > 1 ? block / u32(launch.agents) : block);
-    state.here = {int(launch.me), int(block) - instance * launch.agents,    instance,
+    const int instance = int(CCL_AGENTS > 1 ? block / u32(launch.blocks) : block);
+    state.here = {int(launch.me), int(block) - instance * launch.blocks,    instance,
                   launch.plan,    i64(loadAcquire(&launch.sync->launches)), instance};
   }
 #ifdef CCL_TMA
@@ -142,7 +142,7 @@ __device__ __forceinline__ bool nextBatch(Block &b) {
   return more && !b.failed;
 }
 
-/// What has been done is there for the next launch. The last block of a rank waits for the peers
+/// What has been done is there for the next launch. The last agent of a rank waits for the peers
 /// that may still touch its memory, if the proof asks for that.
 __device__ __forceinline__ void end(Block &b) {
   const Launch &launch = *state.launch;

@@ -27,6 +27,7 @@ struct alignas(16) Vector {
 
 #ifndef CCL_SHIM
 __device__ __forceinline__ int threadIndex() { return int(threadIdx.x); }
+__device__ __forceinline__ int threadCount() { return int(blockDim.x); }
 __device__ __forceinline__ int blockIndex() { return int(blockIdx.x); }
 __device__ __forceinline__ int blockCount() { return int(gridDim.x); }
 __device__ __forceinline__ void syncBlock() { __syncthreads(); }

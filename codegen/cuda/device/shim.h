@@ -49,6 +49,7 @@ namespace ccl::cuda {
 static thread_local unsigned currentBlock, currentBlocks;
 
 inline int threadIndex() { return 0; }
+inline int threadCount() { return 1; }
 inline int blockIndex() { return int(currentBlock); }
 inline int blockCount() { return int(currentBlocks); }
 inline void syncBlock() {}

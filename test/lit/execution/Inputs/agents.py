@@ -121,6 +121,41 @@ def proxies():
                   [("in", "in", 3), ("out", "out", 12), ("t", "scratch", 3)], body)
 
 
+def proxies_of_some():
+    """Ranks without agents besides a proxy, with none, and with two; one has a sum for them."""
+    def body(rank):
+        lines = [f"%p{r} = ccl.peer %t at {r}" for r in range(3)]
+        lines += [f"%o{r} = ccl.peer %out at {r}" for r in range(3)]
+        lines += [f"%to{r} = ccl.channel to {r}" for r in range(3) if r != rank]
+        lines += [f"%from{r} = ccl.channel from {r}" for r in range(3) if r != rank]
+        if rank == 0:
+            for tag in (1, 2):
+                lines += [f"%here{tag} = ccl.channel to 0 tag {tag}",
+                          f"%there{tag} = ccl.channel from 0 tag {tag}"]
+            lines += agent("block", 4, "ccl.wait %from1", "ccl.wait %from2",
+                           "ccl.transfer reduce from %in[0], %t[2], %t[4] to %out[0] x 2",
+                           "ccl.signal %here1", "ccl.signal %here2")
+            for tag in (1, 2):
+                lines += agent("proxy", tag, f"ccl.wait %there{tag}",
+                               f"ccl.transfer from %out[0] to %o{tag}[0] x 2",
+                               f"ccl.signal %to{tag}")
+            return lines
+        put = [f"ccl.transfer from %in[0] to %p0[{2 * rank}] x 2", "ccl.signal %to0"]
+        if rank == 1:
+            return lines + agent("proxy", 0, *put, "ccl.wait %from0")
+        return lines + agent("block", 0, *put) + agent("block", 1, "ccl.wait %from0")
+    return module("some", "all_reduce, sum", 3,
+                  [("in", "in", 2), ("out", "out", 2), ("t", "scratch", 6)], body)
+
+
+def proxy_adds():
+    """A proxy that combines two sources."""
+    def body(rank):
+        return [f"%i = ccl.peer %in at {1 - rank}",
+                *agent("proxy", 0, "ccl.transfer reduce from %in[0], %i[0] to %out[0]")]
+    return module("adds", "all_reduce, sum", 2, [("in", "in", 1), ("out", "out", 1)], body)
+
+
 def exit_barrier():
     """Everybody reads the others' inputs and tells nobody when it has."""
     def body(rank):
@@ -238,8 +273,8 @@ def inout(collective, ranks=3, root=1):
 
 
 PROGRAMS = {f.__name__: f for f in (many_channels, many_steps, chain, wide_sum, peers, proxies,
-                                    exit_barrier, batch_barrier, one_batch_barrier,
-                                    one_inout, long)}
+                                    proxies_of_some, proxy_adds, exit_barrier, batch_barrier,
+                                    one_batch_barrier, one_inout, long)}
 if __name__ == "__main__":
     name, _, collective = sys.argv[1].partition("-")
     print(inout(collective) if collective else PROGRAMS[name]())

@@ -96,6 +96,37 @@ static __device__ void run(Block &b) {
 }
 )";
 
+const char *const engineText = R"(
+static __device__ void run(Block &b) {
+  const int me = state.here.rank, ranks = state.launch->ranks;
+  if (me == MUTE)
+    return;
+  transfer<1>(b, 0, 1, at(0, 0), at(2, 0));
+  if (ranks > 1)
+    signal(b, 1, channel(2, me), channel(4, me));
+  transfer<1>(b, 3, 1, at(2, 0), at(1, me));
+  for (int s = 1; s < ranks; ++s)
+    wait(b, 3 + s, channel(1, (me + s) % ranks));
+}
+extern "C" __global__ void test_step(const __grid_constant__ Launch one,
+                                     const __grid_constant__ Step step) {
+  runStep(one, step);
+}
+CCL_EXPORT(test_step)
+)";
+
+const char *const engineTableText = R"(
+static __device__ void run(Block &b) {
+  static const Shape shapes[] = {{1, 2, 0}};
+  runTable(b, shapes);
+}
+extern "C" __global__ void test_step(const __grid_constant__ Launch one,
+                                     const __grid_constant__ Step step) {
+  runStep(one, step);
+}
+CCL_EXPORT(test_step)
+)";
+
 const char *const kernelText = R"(
 extern "C" __global__ void test_kernel(const __grid_constant__ Launch one, const Launch *all,
                                        int blocksPerRank) {
@@ -128,7 +159,7 @@ std::string compile(const std::string &source) {
 
 /// A plan without channels. `barriers`: cuda::Barriers.
 Plan planOf(const char *name, Collective collective, int64_t chunks, const Variant &variant,
-            const char *text, int agents, int barriers) {
+            const char *text, int agents, int barriers, int moreEnds = 0) {
   Plan plan;
   plan.program = name;
   plan.hash = "0123abcd";
@@ -162,9 +193,10 @@ Plan planOf(const char *name, Collective collective, int64_t chunks, const Varia
       "#define CCL_SOURCES 1, 2\n"
       "#define WIRE {}\n#define SILENT {}\n#define TAKES {}\n#define SENDS {}\n"
       "#include \"ccl.cuh\"\nusing namespace ccl::cuda;\n{}{}",
-      chunks, variant.type == ElementType::I64 ? "I64" : "I32", agents, barriers, 2 * variant.ranks,
-      variant.wire, variant.wire, variant.silent, flagged ? "flagged" + lines : "0",
-      flagged ? "flagged | wholeSlots" + lines : "0", text, kernelText);
+      chunks, variant.type == ElementType::I64 ? "I64" : "I32", agents, barriers,
+      2 * variant.ranks + 2 * moreEnds, variant.wire, variant.wire, variant.silent,
+      flagged ? "flagged" + lines : "0", flagged ? "flagged | wholeSlots" + lines : "0", text,
+      kernelText);
   plan.cuda.image = compile(plan.cuda.source);
   return plan;
 }
@@ -237,6 +269,75 @@ Plan tableAllGather(const Variant &variant) {
         table.operands.push_back(to);
     }
     table.agents = {{false, 7, 0, uint32_t(table.instructions.size())}};
+  }
+  return plan;
+}
+
+/// Tables of one rank.
+struct TableMaker {
+  RankAgents table{};
+  void begin(bool proxy, int32_t id) {
+    const auto at = uint32_t(table.instructions.size());
+    table.agents.push_back({proxy, id, at, at});
+  }
+  void add(int32_t pattern, std::vector<AgentOperand> operands) {
+    table.instructions.push_back({pattern, uint32_t(table.operands.size()), 1});
+    table.operands.insert(table.operands.end(), operands.begin(), operands.end());
+    ++table.agents.back().end;
+  }
+};
+
+Plan engineAllGather(const EngineVariant &variant) {
+  const auto n = int32_t(variant.ranks);
+  const std::string text = "#define MUTE " + std::to_string(variant.mute) +
+                           (variant.tables ? engineTableText : engineText);
+  Plan plan = planOf("engine_all_gather", Collective::AllGather, 1, variant, text.c_str(), 3,
+                     entryBarrier, 2);
+  plan.cuda.agents[0].resize(1);
+  plan.cuda.step = "test_step";
+  plan.cuda.engines.resize(1);
+  plan.direct = plan.buffers[1].peersWrite = true;
+  plan.transfers = {{1, 1, ""}};
+  addChannels(plan, variant, 0, true);
+  KernelPlan &kernel = plan.kernels[0];
+  kernel.channels.resize(2, {true, 0, 0, 0});
+  kernel.channels[1].to = false;
+  kernel.peers.resize(2, std::vector<std::vector<int32_t>>(size_t(n)));
+  for (int32_t proxy = 0; proxy < 2; ++proxy) // from the block to its proxies
+    for (const bool to : {true, false}) {
+      kernel.channels.push_back({to, 1 + proxy, 0, 0});
+      std::vector<std::vector<int32_t>> &peers = kernel.peers.emplace_back();
+      for (int32_t r = 0; r < n; ++r)
+        peers.push_back({r});
+    }
+  auto channel = [&](int32_t family, int32_t peer) {
+    return AgentOperand{AgentOperand::channel, 1, family * n + peer};
+  };
+  const AgentOperand in{AgentOperand::own, 0, 0}, scratch{AgentOperand::own, 2, 0};
+  for (int32_t me = 0; me < n; ++me) {
+    TableMaker block, engines;
+    block.begin(false, 0);
+    if (me != variant.mute) {
+      block.add(0, {in, scratch});
+      for (int32_t proxy = 0; proxy < 2 && n > 1; ++proxy)
+        block.add(AgentInstruction::signal, {channel(2 + 2 * proxy, me)});
+      block.add(0, {scratch, {AgentOperand::own, 1, me}});
+      for (int32_t s = 1; s < n; ++s)
+        block.add(AgentInstruction::wait, {channel(1, (me + s) % n)});
+    }
+    if (variant.tables)
+      kernel.agents.push_back(block.table);
+    for (int32_t proxy = 0; proxy < 2; ++proxy) {
+      engines.begin(true, 5 + proxy);
+      if (me == variant.silent || n == 1)
+        continue;
+      engines.add(AgentInstruction::wait, {channel(3 + 2 * proxy, me)});
+      for (int32_t s = 1 + proxy; s < n; s += 2)
+        engines.add(0, {scratch, {(me + s) % n, 1, me}});
+      for (int32_t s = 1 + proxy; s < n; s += 2)
+        engines.add(AgentInstruction::signal, {channel(0, (me + s) % n)});
+    }
+    plan.cuda.engines[0].push_back(engines.table);
   }
   return plan;
 }

@@ -29,6 +29,14 @@ Plan directAllGather(const Variant &variant);
 /// With slots of its own, in both directions at once.
 Plan pairwiseAllToAll(const Variant &variant);
 
+struct EngineVariant : Variant {
+  bool tables = false; ///< blocks are executed from tables, too
+  int mute = -1;       ///< this rank's block does nothing, so its copy engines wait for it
+};
+/// A block keeps what is its own and tells two proxies, which are copy engines and put it to every
+/// other peer each.
+Plan engineAllGather(const EngineVariant &variant);
+
 using Program = std::shared_ptr<cuda::LoadedCudaProgram>;
 Program load(Plan plan);
 

@@ -12,8 +12,8 @@ struct Plans {
   explicit Plans(int64_t n, const char *wire = "simple")
       : sum(ringAllReduce({n, wire})), gather(ringAllGather({n, wire})),
         table(tableAllGather({n, wire})), direct(directAllGather({n})),
-        exchange(pairwiseAllToAll({n})) {}
-  Plan sum, gather, table, direct, exchange;
+        exchange(pairwiseAllToAll({n})), engines(engineAllGather({{n}})) {}
+  Plan sum, gather, table, direct, exchange, engines;
 };
 
 CudaMemberLaunch launchOf(const void *in, void *out, int64_t count) {
@@ -60,11 +60,11 @@ private:
 void runAll(Process &process, const Plans &plans, int32_t *in, int32_t *out,
             llvm::ArrayRef<int64_t> counts, std::string_view what) {
   const Program sum = load(plans.sum), gather = load(plans.gather), table = load(plans.table),
-                direct = load(plans.direct);
+                direct = load(plans.direct), engines = load(plans.engines);
   int32_t seed = 0;
   for (int round = 0; round < 3; ++round)
     for (int64_t count : counts)
-      for (const Program &program : {sum, gather, direct, table, direct}) {
+      for (const Program &program : {sum, engines, gather, direct, table, direct}) {
         if (program == table && process.ranks == 1)
           continue; // it sends to itself
         process.fill(in, count, out, count * process.ranks, ++seed);
@@ -167,9 +167,9 @@ TEST_CASE("in place, and every rank to every rank") {
     Buffer out(shim(), process.device(), size_t(count * n)),
         in(shim(), process.device(), size_t(count * n));
     const Program gather = load(plans.gather), direct = load(plans.direct),
-                  exchange = load(plans.exchange);
-    for (int32_t seed = 1; seed < 8; ++seed) {
-      const Program &program = seed % 2 ? gather : direct;
+                  exchange = load(plans.exchange), engines = load(plans.engines);
+    for (int32_t seed = 1; seed < 10; ++seed) {
+      const Program &program = seed % 3 == 0 ? engines : seed % 2 ? gather : direct;
       int32_t *mine = out.data() + process.rank * count;
       process.fill(mine, 0, out.data(), count * n, seed);
       process.fill(mine, count, out.data(), 0, seed);

@@ -83,7 +83,7 @@ private:
 class EngineAgent {
 public:
   /// `launch`: the kernels' Launch. `common`: what all its steps have alike; `what` of the first.
-  EngineAgent(const Driver &driver, CUfunction kernel, CUstream stream, const std::string &launch,
+  EngineAgent(const Driver &driver, CUfunction kernel, CUstream stream, llvm::StringRef launch,
               const RankAgents &table, const AgentCode &code, const Step &common,
               const EnginePlaces &places)
       : driver(driver), kernel(kernel), stream(stream), launch(launch), table(table), code(code),
@@ -100,7 +100,7 @@ private:
   const Driver &driver;
   const CUfunction kernel;
   const CUstream stream;
-  const std::string &launch;
+  const llvm::StringRef launch;
   const RankAgents &table;
   const AgentCode &code;
   const Step common;

@@ -7,6 +7,8 @@
 #include "runtime/Agreement.h"
 #include "runtime/cuda/CudaGroup.h"
 
+#include <fmt/ranges.h>
+
 namespace ccl::cuda {
 namespace {
 
@@ -34,8 +36,10 @@ uint64_t fingerprintOf(const Plan &plan) {
 
 } // namespace
 
+/// `counts`: of an uneven launch.
 static llvm::Error compareNames(CudaPeers &peers, const Plan &plan,
-                                llvm::ArrayRef<CudaPeers::Facts> all) {
+                                llvm::ArrayRef<CudaPeers::Facts> all,
+                                llvm::ArrayRef<UnevenCounts> counts = {}) {
   bool same = true;
   for (const CudaPeers::Facts &facts : all)
     same &= facts[0] == all.front()[0];
@@ -46,10 +50,18 @@ static llvm::Error compareNames(CudaPeers &peers, const Plan &plan,
   if (!names)
     return names.takeError();
   for (size_t r = 0; r < all.size(); ++r)
-    if (all[r][0] != all.front()[0])
-      return makeFailure(Failure::Mismatch, "ranks 0 and {} disagree on {}: {} and {}", r,
-                         (*names)[r] == names->front() ? "the counts of a launch" : "the program",
+    if ((*names)[r] != names->front())
+      return makeFailure(Failure::Mismatch, "ranks 0 and {} disagree on the program: {} and {}", r,
                          names->front(), (*names)[r]);
+  llvm::Expected<std::vector<std::string>> texts = peers.tell(
+      counts.empty() ? "all alike" : fmt::format("{}", fmt::join(counts.front().counts, ",")));
+  if (!texts)
+    return texts.takeError();
+  for (size_t r = 0; r < all.size(); ++r)
+    if (all[r][0] != all.front()[0])
+      return makeFailure(Failure::Mismatch,
+                         "ranks 0 and {} disagree on the counts of {} (hash {}): {} and {}", r,
+                         plan.program, plan.hash, texts->front(), (*texts)[r]);
   return llvm::Error::success();
 }
 
@@ -96,7 +108,7 @@ llvm::Error CudaGroup::gatherCounts(const Launching &launching, std::vector<Unev
 llvm::Error CudaGroup::compareLaunches(const Launching &launching,
                                        llvm::ArrayRef<CudaPeers::Facts> all) const {
   const Plan &plan = launching.prepared.program->plan();
-  if (llvm::Error e = compareNames(*peers, plan, all))
+  if (llvm::Error e = compareNames(*peers, plan, all, launching.options.uneven))
     return e;
   auto differ = [&](size_t a, size_t b, std::string_view what, auto &&first, auto &&second) {
     return makeFailure(Failure::Mismatch,
@@ -138,17 +150,40 @@ llvm::Error CudaGroup::compareLaunches(const Launching &launching,
   return llvm::Error::success();
 }
 
-llvm::Error CudaGroup::agree(Launching &launching) {
-  Prepared &prepared = launching.prepared;
+CudaPeers::Facts CudaGroup::factsOf(const Launching &launching) const {
+  const Prepared &prepared = launching.prepared;
   const int64_t me = peers->host().rank();
   const RankFacts &facts = prepared.ranks[size_t(me)].facts;
   const LaunchShape &shape = launching.shapes[size_t(me)];
   const LaunchArgs args = launching.argsOf(me);
-  auto region = [&](const void *address, bool used, bool needed) {
+  // In place ranks have parts of one row, each its own; the row is at the same place.
+  int64_t inOffset = 0, outOffset = 0;
+  if (shape.form == Form::InPlace && launching.shards) {
+    const CallerRows rows = launching.shards->callerRows(me);
+    inOffset = rows.inOffset;
+    outOffset = rows.outOffset;
+  } else if (shape.form == Form::InPlace) {
+    inOffset = facts.inPosition * shape.count;
+    outOffset = facts.outPosition * shape.count;
+  }
+  const int64_t bytes = sizeOf(prepared.program->plan().type);
+  auto region = [&](const void *address, int64_t offset, bool used, bool needed) {
     if (!used)
       return uint64_t(0); // by peers: it may be anywhere
-    return needed && address && shape.count > 0 ? peers->regionOf(address, 1) : anyRegion;
+    if (!needed || !address || shape.count == 0)
+      return anyRegion;
+    return peers->regionOf(static_cast<const char *>(address) - offset * bytes, 1);
   };
+  return {prepared.fingerprint + launching.countsPrint, uint64_t(shape.count),
+          region(args.in, inOffset, facts.inRead || facts.inWritten, facts.needsIn),
+          region(args.out, outOffset, facts.outRead || facts.outWritten, facts.needsOut),
+          uint64_t(shape.form) | uint64_t(launching.capturing) << formBits |
+              uint64_t(launching.options.instances) << (formBits + capturedBits) |
+              uint64_t(launching.options.microBatches) << (formBits + capturedBits + instanceBits)};
+}
+
+llvm::Error CudaGroup::agree(Launching &launching) {
+  Prepared &prepared = launching.prepared;
   if (const int64_t most = (int64_t(1) << instanceBits) - 1;
       launching.options.instances < 0 || launching.options.instances > most)
     return makeFailure(Failure::BadArgument, "a launch of {} instances: 0 to {} are possible",
@@ -158,17 +193,10 @@ llvm::Error CudaGroup::agree(Launching &launching) {
   // is its own matter.
   const Plan &plan = prepared.program->plan();
   const bool seenByAll = prepared.seenByAll && !launching.shards;
-  launching.key = {prepared.fingerprint + launching.countsPrint, uint64_t(shape.count),
-                   region(args.in, facts.inRead || facts.inWritten, facts.needsIn),
-                   region(args.out, facts.outRead || facts.outWritten, facts.needsOut),
-                   uint64_t(launching.capturing) << formBits |
-                       uint64_t(launching.options.instances) << (formBits + capturedBits) |
-                       uint64_t(launching.options.microBatches)
-                           << (formBits + capturedBits + instanceBits)};
-  CudaPeers::Facts told = launching.key;
-  told.back() |= uint64_t(shape.form);
-  if (plan.direct)
-    launching.key = told;
+  const CudaPeers::Facts told = launching.told = factsOf(launching);
+  launching.key = told;
+  if (!plan.direct)
+    launching.key.back() &= ~((uint64_t(1) << formBits) - 1);
   launching.isNew =
       options.checked || (plan.direct && !seenByAll) || !prepared.agreed.count(launching.key);
   if (!launching.isNew)
@@ -178,8 +206,10 @@ llvm::Error CudaGroup::agree(Launching &launching) {
     return all.takeError();
   if (llvm::Error e = compareLaunches(launching, *all))
     return e;
-  if (prepared.agreed.size() >= mostKinds)
+  if (prepared.agreed.size() >= mostKinds) {
     prepared.agreed.clear();
+    prepared.kinds.clear();
+  }
   prepared.agreed[launching.key];
   return llvm::Error::success();
 }
@@ -206,8 +236,10 @@ llvm::Error CudaGroup::exchangePlaces(Launching &launching, bool moved) {
   for (const CudaPeers::Facts &facts : *all)
     anyMoved |= facts[0] != 0;
   if (anyMoved) // places that were told may be old ones
-    for (auto &[program, other] : programs)
+    for (auto &[program, other] : programs) {
       other.agreed.clear();
+      other.kinds.clear();
+    }
   if (llvm::Error e = peers->share())
     return e;
   std::vector<uint64_t> places;

@@ -79,7 +79,7 @@ llvm::Error CudaGroup::startEngines(Launching &launching) {
     if (prepared.grids[d].engines == 0)
       continue;
     auto stream = launching.engineStreams[d].begin();
-    for (int64_t r : parts[d].ranks) {
+    for (auto [index, r] : llvm::enumerate(parts[d].ranks)) {
       const RankProgram &rank = prepared.ranks[size_t(r)];
       for (size_t a = 0; rank.engines && a < rank.engines->agents.size(); ++a)
         for (int64_t i = 0; i < shape.instances; ++i) {
@@ -89,8 +89,8 @@ llvm::Error CudaGroup::startEngines(Launching &launching) {
           common.instance = int(i);
           common.what = plan.cuda.barriers & entryBarrier ? entersLaunch : 0;
           agents[d].emplace_back(driver, prepared.grids[d].code->step.function, *stream++,
-                                 launching.heads[size_t(r)], *rank.engines, rank.engines->agents[a],
-                                 common, places[size_t(r)]);
+                                 launching.heads[d].of(index, parts[d].ranks.size()), *rank.engines,
+                                 rank.engines->agents[a], common, places[size_t(r)]);
         }
     }
   }

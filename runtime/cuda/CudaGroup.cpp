@@ -364,13 +364,17 @@ llvm::Error CudaGroup::synchronize() {
 /// Uploads are small; this many launches of different buffers are kept.
 constexpr size_t mostUploadBytes = 8 << 20;
 
-llvm::Error CudaGroup::reclaim(bool now) {
+bool CudaGroup::wantsReclaim() const {
   bool wanted = false;
   for (const RankPart &part : rankParts)
     wanted |= part.source && part.source->hasRetired() && !everCaptured;
   for (const Part &part : parts)
     wanted |= part.device->releasable() > mostUploadBytes;
-  if (!wanted)
+  return wanted;
+}
+
+llvm::Error CudaGroup::reclaim(bool now) {
+  if (!wantsReclaim())
     return llvm::Error::success();
   if (now)
     if (llvm::Error e = wait())
@@ -389,8 +393,10 @@ llvm::Error CudaGroup::reclaim(bool now) {
     if (part.source && !everCaptured) // a graph may use what was given back
       part.source->reclaim();
   for (const Part &part : parts)
-    if (part.device->releasable() > mostUploadBytes)
+    if (part.device->releasable() > mostUploadBytes) {
+      forgetKinds(); // they know where something was uploaded
       part.device->releaseUploads();
+    }
   return llvm::Error::success();
 }
 

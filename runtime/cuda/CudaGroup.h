@@ -144,6 +144,49 @@ private:
   using LaunchKey = std::array<uint64_t, 5>;
   /// What was found then: buffers of all ranks, if the program uses peers'.
   using AllPointers = std::vector<std::vector<void *>>;
+  struct Prepared;
+  /// What the ranks of one GPU are started with, as kernels have it: a head and buffers of each.
+  struct Heads {
+    std::vector<char> bytes{};
+    std::vector<std::vector<CUdeviceptr>> peers{}; ///< by buffer: what the table of addresses says
+    CUdeviceptr table = 0; ///< where `bytes` lie on the GPU, of several ranks
+    /// Those of one of so many ranks.
+    llvm::StringRef of(size_t index, size_t ranks) const {
+      const size_t each = bytes.size() / ranks;
+      return {bytes.data() + index * each, each};
+    }
+  };
+  /// A launch that is being prepared. Those that are captured excepted, it is kept: launches of
+  /// the same kind begin with what was found for it (CudaKinds.cpp).
+  struct Launching {
+    CudaLaunchOptions options;
+    llvm::ArrayRef<CudaLaunchArgs> args;
+    Prepared &prepared;
+    std::vector<CUstream> streams{}; ///< by device
+    bool capturing = false;
+    std::vector<UnevenCounts> uneven{}; ///< CudaLaunchOptions::uneven, once it is kept
+    std::optional<UnevenShards> shards{};
+    uint64_t countsPrint = 0;          ///< tells counts of uneven launches apart; 0: they are even
+    std::vector<LaunchShape> shapes{}; ///< by rank; of other processes': as here
+    int batchShift = 0;
+    AllPointers pointers{};                             ///< by rank and buffer
+    std::vector<Heads> heads{};                         ///< by device
+    std::vector<std::vector<CUstream>> engineStreams{}; ///< by device: of this time
+    CudaPeers::Facts told{};                            ///< to other processes
+    LaunchKey key{};
+    bool isNew = false; ///< processes have to compare it
+
+    LaunchArgs argsOf(int64_t rank) const {
+      LaunchArgs result;
+      // A process has one rank, or all.
+      const CudaLaunchArgs &own = args.size() == 1 ? args.front() : args[size_t(rank)];
+      result.in = own.in;
+      result.out = own.out;
+      result.count = options.count;
+      result.microBatches = options.microBatches;
+      return result;
+    }
+  };
   /// What is launched on one GPU.
   struct Grid {
     const Code *code = nullptr;
@@ -163,41 +206,14 @@ private:
     uint64_t fingerprint = 0;         ///< of processes: of what all have to launch
     bool seenByAll = false;           ///< every rank has an input and an output
     std::map<LaunchKey, AllPointers> agreed{};
+    std::vector<std::unique_ptr<Launching>> kinds{}; ///< that were launched
+    size_t nextKind = 0;                             ///< where the next one goes
   };
   /// What reports say of a plan.
   struct Named {
     std::string name;
     std::vector<std::vector<int64_t>> agents; ///< by rank
   };
-  /// A launch that is being prepared.
-  struct Launching {
-    const CudaLaunchOptions &options;
-    llvm::ArrayRef<CudaLaunchArgs> args;
-    Prepared &prepared;
-    std::vector<CUstream> streams{}; ///< by device
-    bool capturing = false;
-    std::optional<UnevenShards> shards{};
-    uint64_t countsPrint = 0;          ///< tells counts of uneven launches apart; 0: they are even
-    std::vector<LaunchShape> shapes{}; ///< by rank; of other processes': as here
-    int batchShift = 0;
-    AllPointers pointers{};           ///< by rank and buffer
-    std::vector<std::string> heads{}; ///< by rank: its kernels' Launch, if it has copy engines
-    std::vector<std::vector<CUstream>> engineStreams{}; ///< by device
-    LaunchKey key{};
-    bool isNew = false; ///< processes have to compare it
-
-    LaunchArgs argsOf(int64_t rank) const {
-      LaunchArgs result;
-      // A process has one rank, or all.
-      const CudaLaunchArgs &own = args.size() == 1 ? args.front() : args[size_t(rank)];
-      result.in = own.in;
-      result.out = own.out;
-      result.count = options.count;
-      result.microBatches = options.microBatches;
-      return result;
-    }
-  };
-
   CudaGroup(const Driver &driver, int64_t ranks, CudaGroupOptions options)
       : driver(driver), theRanks(ranks), options(options) {}
   llvm::Error open(llvm::ArrayRef<int> ordinals);
@@ -239,6 +255,7 @@ private:
   makeShared(Milliseconds timeout, llvm::function_ref<llvm::Expected<SymmetricBuffer>()> body);
   llvm::Error agreeOnProgram(Prepared &prepared);
   llvm::Error gatherCounts(const Launching &launching, std::vector<UnevenCounts> &counts);
+  CudaPeers::Facts factsOf(const Launching &launching) const;
   llvm::Error agree(Launching &launching);
   llvm::Error compareLaunches(const Launching &launching,
                               llvm::ArrayRef<CudaPeers::Facts> all) const;
@@ -247,7 +264,8 @@ private:
   llvm::Error run(Launching &launching);
   llvm::Error findStreams(Launching &launching);
   llvm::Error findShapes(Launching &launching);
-  llvm::Error findRankShape(Launching &launching, int64_t rank);
+  llvm::Expected<LaunchShape> shapeOf(const Launching &launching, int64_t rank) const;
+  llvm::Error checkBuffers(const Launching &launching, int64_t rank) const;
   llvm::Error cut(Launching &launching);
   llvm::Error follow(Launching &launching);
   llvm::Error place(Launching &launching);
@@ -256,8 +274,12 @@ private:
     RankPart &part = rankParts[size_t(rank)];
     return plan.direct && part.sharedMemory ? *part.sharedMemory : *part.memory;
   }
-  llvm::Expected<CUdeviceptr> uploadShards(Launching &launching, Device &device);
-  llvm::Expected<std::string> makeLaunch(Launching &launching, int64_t rank, CUdeviceptr shards);
+  llvm::Expected<CUdeviceptr> upload(const Launching &launching, size_t device,
+                                     llvm::StringRef content);
+  llvm::Expected<CUdeviceptr> uploadShards(const Launching &launching, size_t device);
+  LaunchHead makeHead(const Launching &launching, int64_t rank, CUdeviceptr shards);
+  llvm::Error makeHeads(Launching &launching, size_t device);
+  llvm::Error fillBuffers(Launching &launching, size_t device);
   llvm::Error start(Launching &launching, size_t device);
   // What copy engines execute; see CudaEngines.cpp.
   llvm::Error checkEngines(const Prepared &prepared, size_t device, int64_t instances) const;
@@ -267,6 +289,17 @@ private:
   llvm::Error finish(Launching &launching, int64_t rank);
   llvm::Error startAll(Launching &launching);
   void trace(const Launching &launching) const;
+
+  bool wantsReclaim() const;
+  void forgetKinds();
+  void keep(std::unique_ptr<Launching> launching);
+  Launching *findAlike(const LoadedCudaProgram *program, llvm::ArrayRef<CudaLaunchArgs> args,
+                       const CudaLaunchOptions &options);
+  bool isAlike(Launching &kind, llvm::ArrayRef<CudaLaunchArgs> args,
+               const CudaLaunchOptions &options) const;
+  llvm::Expected<bool> repeat(Launching &kind, const CudaLaunchOptions &options);
+  llvm::Error launchNew(const std::shared_ptr<LoadedCudaProgram> &program,
+                        llvm::ArrayRef<CudaLaunchArgs> args, const CudaLaunchOptions &options);
 
   const Driver &driver;
   const int64_t theRanks;

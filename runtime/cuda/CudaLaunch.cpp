@@ -20,7 +20,6 @@ llvm::Error CudaGroup::launch(const std::shared_ptr<LoadedCudaProgram> &program,
                               const CudaLaunchOptions &launchOptions) {
   if (llvm::Error e = firstFailure())
     return e;
-  const RelaxedCapture relaxed(driver);
   llvm::Error error = [&]() -> llvm::Error {
     if (!program)
       return makeFailure(Failure::BadArgument, "no program to launch");
@@ -36,11 +35,12 @@ llvm::Error CudaGroup::launch(const std::shared_ptr<LoadedCudaProgram> &program,
     llvm::Expected<ContextScope> scope = parts.front().device->enter();
     if (!scope)
       return scope.takeError();
-    llvm::Expected<Prepared *> prepared = prepare(program);
-    if (!prepared)
-      return prepared.takeError();
-    Launching launching{launchOptions, args, **prepared};
-    return run(launching);
+    if (Launching *kind = findAlike(program.get(), args, launchOptions)) {
+      llvm::Expected<bool> done = repeat(*kind, launchOptions);
+      if (!done || *done)
+        return done ? llvm::Error::success() : done.takeError();
+    }
+    return launchNew(program, args, launchOptions);
   }();
   if (!error)
     return error;
@@ -51,6 +51,20 @@ llvm::Error CudaGroup::launch(const std::shared_ptr<LoadedCudaProgram> &program,
   });
   // What one process refuses, others may have begun.
   return refused && !peers ? std::move(error) : fail(std::move(error));
+}
+
+llvm::Error CudaGroup::launchNew(const std::shared_ptr<LoadedCudaProgram> &program,
+                                 llvm::ArrayRef<CudaLaunchArgs> args,
+                                 const CudaLaunchOptions &launchOptions) {
+  const RelaxedCapture relaxed(driver);
+  llvm::Expected<Prepared *> prepared = prepare(program);
+  if (!prepared)
+    return prepared.takeError();
+  auto launching = std::make_unique<Launching>(Launching{launchOptions, args, **prepared});
+  if (llvm::Error e = run(*launching))
+    return e;
+  keep(std::move(launching));
+  return llvm::Error::success();
 }
 
 llvm::Error CudaGroup::run(Launching &launching) {
@@ -150,120 +164,31 @@ llvm::Error CudaGroup::place(Launching &launching) {
   return shares ? exchangePlaces(launching, peers->segments() != segments) : llvm::Error::success();
 }
 
-llvm::Expected<CUdeviceptr> CudaGroup::uploadShards(Launching &launching, Device &home) {
-  static_assert(sizeof(Shard) == sizeof(ShardRange));
-  std::vector<ShardRange> ranges;
-  std::vector<size_t> begins;
-  for (int64_t r = 0; r < theRanks; ++r)
-    for (const bool out : {false, true}) {
-      const RankFacts &facts = launching.prepared.ranks[size_t(r)].facts;
-      const ShardRange *row = launching.shards->tables()[2 * r + out];
-      begins.push_back(ranges.size());
-      if (row)
-        ranges.insert(ranges.end(), row, row + (out ? facts.outWidth : facts.inWidth));
-    }
-  llvm::Expected<CUdeviceptr> base = home.upload(ranges, launching.capturing);
-  if (!base)
-    return base;
-  std::vector<CUdeviceptr> rows;
-  for (size_t begin : begins)
-    rows.push_back(*base + begin * sizeof(ShardRange));
-  return home.upload(rows, launching.capturing);
-}
-
-/// A kernel's Launch of one rank: a head and buffers.
-llvm::Expected<std::string> CudaGroup::makeLaunch(Launching &launching, int64_t rank,
-                                                  CUdeviceptr shards) {
-  const Plan &plan = launching.prepared.program->plan();
-  RankProgram &program = launching.prepared.ranks[size_t(rank)];
-  const LaunchShape &shape = launching.shapes[size_t(rank)];
-  Device &home = device(rank);
-  LaunchHead head;
-  head.me = rank;
-  head.count = shape.runCount;
-  head.microBatches = shape.cut.microBatches;
-  head.stride = shape.cut.stride;
-  head.timeoutNs = std::chrono::nanoseconds(launching.options.timeout).count();
-  head.ends = pointerTo<ChannelEnd *const>(program.ends[shape.instances]);
-  head.endOf = pointerTo<const int>(program.endOf);
-  head.shards = shape.packed ? pointerTo<const Shard *const>(shards) : nullptr;
-  head.sync = pointerTo<RankSync>(rankParts[size_t(rank)].sync);
-  head.control = control();
-  head.tables = program.tables;
-  head.ranks = int(theRanks);
-  head.numEnds = int(program.channels.ends.size());
-  head.instances = int(shape.instances);
-  head.agents = int(program.agents.size());
-  head.blocks = int(program.blocks);
-  head.program = program.facts.kernel;
-  head.batchShift = launching.batchShift;
-  head.plan = launching.prepared.number;
-  std::string bytes(reinterpret_cast<const char *>(&head), sizeof head);
-  for (size_t b = 0; b < std::max<size_t>(plan.buffers.size(), 1); ++b) {
-    BufferView view;
-    if (b < plan.buffers.size()) {
-      const BufferPlan &buffer = plan.buffers[b];
-      view.own = static_cast<char *>(launching.pointers[size_t(rank)][b]);
-      if (buffer.role == model::Role::Scratch)
-        view.instancePitch = memoryOf(plan, rank).scratchPitch();
-      if (buffer.peersRead || buffer.peersWrite) {
-        std::vector<CUdeviceptr> peers;
-        for (const std::vector<void *> &pointers : launching.pointers)
-          peers.push_back(addressOf(pointers[b]));
-        llvm::Expected<CUdeviceptr> table = home.upload(peers, launching.capturing);
-        if (!table)
-          return table.takeError();
-        view.peers = pointerTo<char *const>(*table);
-      }
-    }
-    bytes.append(reinterpret_cast<const char *>(&view), sizeof view);
-  }
-  return bytes;
-}
-
 llvm::Error CudaGroup::start(Launching &launching, size_t d) {
   const Plan &plan = launching.prepared.program->plan();
   const Grid &grid = launching.prepared.grids[d];
-  Part &part = parts[d];
-  CUdeviceptr shards = 0;
-  if (launching.shapes.front().packed) {
-    llvm::Expected<CUdeviceptr> table = uploadShards(launching, *part.device);
-    if (!table)
-      return table.takeError();
-    shards = *table;
-  }
-  std::string all;
-  if (grid.engines > 0)
-    launching.heads.resize(size_t(theRanks));
-  for (int64_t r : part.ranks) {
-    llvm::Expected<std::string> one = makeLaunch(launching, r, shards);
-    if (!one)
-      return one.takeError();
-    all += *one;
-    if (grid.engines > 0)
-      launching.heads[size_t(r)] = std::move(*one);
-  }
-  // A rank that is alone on its GPU is a parameter, several are a table.
-  const int64_t blocks = grid.blocks * launching.shapes.front().instances;
-  auto blocksPerRank = int(blocks);
-  CUdeviceptr table = 0;
-  if (part.ranks.size() > 1) {
-    llvm::Expected<CUdeviceptr> uploaded = part.device->upload(all, launching.capturing);
-    if (!uploaded)
-      return uploaded.takeError();
-    table = *uploaded;
-  }
-  void *parameters[] = {all.data(), &table, &blocksPerRank};
+  const Part &part = parts[d];
   llvm::Expected<ContextScope> scope = part.device->enter();
   if (!scope)
     return scope.takeError();
+  launching.heads.resize(parts.size());
+  Heads &heads = launching.heads[d];
+  if (heads.bytes.empty())
+    if (llvm::Error e = makeHeads(launching, d))
+      return e;
+  if (llvm::Error e = fillBuffers(launching, d))
+    return e;
+  // A rank that is alone on its GPU is a parameter, several are a table.
+  const int64_t blocks = grid.blocks * launching.shapes.front().instances;
+  auto blocksPerRank = int(blocks);
+  void *parameters[] = {heads.bytes.data(), &heads.table, &blocksPerRank};
   if (llvm::Error e = forkEngines(launching, d))
     return e;
-  return driver.check(
-      driver.cuLaunchCooperativeKernel(
-          grid.code->kernel.function, unsigned(blocks * int64_t(part.ranks.size())), 1, 1,
-          unsigned(plan.cuda.threads), 1, 1, 0, launching.streams[d], parameters),
-      "launch {} (hash {}) on GPU {}", plan.program, plan.hash, part.device->ordinal());
+  const CUresult result = driver.cuLaunchCooperativeKernel(
+      grid.code->kernel.function, unsigned(blocks * int64_t(part.ranks.size())), 1, 1,
+      unsigned(plan.cuda.threads), 1, 1, 0, launching.streams[d], parameters);
+  return driver.check(result, "launch {} (hash {}) on GPU {}", plan.program, plan.hash,
+                      part.device->ordinal());
 }
 
 llvm::Error CudaGroup::finish(Launching &launching, int64_t rank) {

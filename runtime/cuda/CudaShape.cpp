@@ -11,6 +11,7 @@ llvm::Error CudaGroup::findStreams(Launching &launching) {
   if (!streams.empty() && streams.size() != parts.size())
     return makeFailure(Failure::BadArgument, "a launch on {} GPUs has {} streams", parts.size(),
                        streams.size());
+  launching.streams.clear();
   for (size_t d = 0; d < parts.size(); ++d) {
     launching.streams.push_back(streams.empty() ? parts[d].own.get() : streams[d]);
     llvm::Expected<ContextScope> scope = parts[d].device->enter();
@@ -34,24 +35,31 @@ llvm::Error CudaGroup::findStreams(Launching &launching) {
   return llvm::Error::success();
 }
 
-llvm::Error CudaGroup::findRankShape(Launching &launching, int64_t r) {
-  const Plan &plan = launching.prepared.program->plan();
+llvm::Expected<LaunchShape> CudaGroup::shapeOf(const Launching &launching, int64_t r) const {
+  return findUncutShape(launching.prepared.program->plan(),
+                        launching.prepared.ranks[size_t(r)].facts, r, launching.argsOf(r),
+                        launching.shards ? &*launching.shards : nullptr);
+}
+
+llvm::Error CudaGroup::checkBuffers(const Launching &launching, int64_t r) const {
   const RankFacts &facts = launching.prepared.ranks[size_t(r)].facts;
+  if (launching.shapes[size_t(r)].count == 0)
+    return llvm::Error::success();
   const LaunchArgs args = launching.argsOf(r);
-  const UnevenShards *shards = launching.shards ? &*launching.shards : nullptr;
-  llvm::Expected<LaunchShape> shape = findUncutShape(plan, facts, r, args, shards);
-  if (!shape)
-    return shape.takeError();
-  const bool hasIn = !shards || shards->callerRows(r).inElements > 0;
-  const bool hasOut = !shards || shards->callerRows(r).outElements > 0;
-  if (shape->count > 0 && facts.needsIn && hasIn)
-    if (llvm::Error e = checkMemory(device(r), args.in, fmt::format("rank {}: `in`", r)))
+  const Device &home = *parts[deviceOf(r)].device;
+  bool hasIn = facts.needsIn, hasOut = facts.needsOut;
+  if (launching.shards) {
+    const CallerRows rows = launching.shards->callerRows(r);
+    hasIn &= rows.inElements > 0;
+    hasOut &= rows.outElements > 0;
+  }
+  llvm::Expected<ContextScope> scope = home.enter();
+  if (!scope)
+    return scope.takeError();
+  if (hasIn)
+    if (llvm::Error e = checkMemory(home, args.in, r, "in"))
       return e;
-  if (shape->count > 0 && facts.needsOut && hasOut)
-    if (llvm::Error e = checkMemory(device(r), args.out, fmt::format("rank {}: `out`", r)))
-      return e;
-  launching.shapes[size_t(r)] = *shape;
-  return llvm::Error::success();
+  return hasOut ? checkMemory(home, args.out, r, "out") : llvm::Error::success();
 }
 
 llvm::Error CudaGroup::findShapes(Launching &launching) {
@@ -80,9 +88,14 @@ llvm::Error CudaGroup::findShapes(Launching &launching) {
   int64_t formOwner = -1;
   launching.shapes.resize(size_t(theRanks));
   for (const Part &part : parts)
-    for (int64_t r : part.ranks)
-      if (llvm::Error e = findRankShape(launching, r))
+    for (int64_t r : part.ranks) {
+      llvm::Expected<LaunchShape> shape = shapeOf(launching, r);
+      if (!shape)
+        return shape.takeError();
+      launching.shapes[size_t(r)] = *shape;
+      if (llvm::Error e = checkBuffers(launching, r))
         return e;
+    }
   if (peers)
     launching.shapes.assign(size_t(theRanks), launching.shapes[size_t(peers->host().rank())]);
   for (int64_t r = 0; r < theRanks; ++r) {

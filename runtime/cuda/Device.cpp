@@ -3,10 +3,16 @@
 
 #include "runtime/Memory.h"
 
+#include "llvm/Support/xxhash.h"
+
+#include <cstring>
+
 namespace ccl::cuda {
 
 /// What small requests are cut from.
 constexpr size_t blockBytes = 1 << 20, boundary = 256;
+/// Of copies in flight, of which a launch makes a few of some hundred bytes.
+constexpr size_t stagingBytes = 256 << 10;
 
 llvm::Expected<std::unique_ptr<Device>> Device::open(const Driver &driver, int ordinal) {
   std::unique_ptr<Device> device(new Device(driver));
@@ -132,7 +138,7 @@ llvm::Error Device::read(void *to, CUdeviceptr from, size_t bytes) const {
 llvm::Expected<Device::Upload> Device::place(size_t bytes) {
   for (size_t p = 0; p < pages.size(); ++p)
     if (std::optional<uint64_t> offset = pages[p].arena.allocate(bytes))
-      return Upload{p, *offset, false};
+      return Upload{p, *offset, false, false};
   llvm::Expected<ContextScope> scope = enter();
   if (!scope)
     return scope.takeError();
@@ -141,25 +147,86 @@ llvm::Expected<Device::Upload> Device::place(size_t bytes) {
   if (!memory)
     return memory.takeError();
   pages.push_back({std::move(*memory), Arena(0, size)});
-  return Upload{pages.size() - 1, *pages.back().arena.allocate(bytes), false};
+  return Upload{pages.size() - 1, *pages.back().arena.allocate(bytes), false, false};
+}
+
+size_t Device::ContentHash::operator()(llvm::StringRef content) const {
+  return llvm::xxh3_64bits(content);
 }
 
 llvm::Expected<CUdeviceptr> Device::upload(llvm::StringRef content, bool pinned) {
-  auto found = uploads.find(std::string_view(content));
-  if (found == uploads.end()) {
+  auto found = uploads.find(content);
+  const bool isNew = found == uploads.end();
+  if (isNew) {
     llvm::Expected<Upload> placed = place(content.size());
     if (!placed)
       return placed.takeError();
-    if (llvm::Error e = write(addressOf(*placed), content.data(), content.size())) {
-      pages[placed->page].arena.release(placed->offset, content.size());
-      return e;
-    }
     found = uploads.emplace(content.str(), *placed).first;
     unpinnedBytes += content.size();
   }
-  if (pinned && !std::exchange(found->second.pinned, true))
+  Upload &upload = found->second;
+  // A stream may be about to copy the same bytes there: nobody sees a difference.
+  if (!std::exchange(upload.done, true))
+    if (llvm::Error e = write(addressOf(upload), content.data(), content.size())) {
+      upload.done = false;
+      return e;
+    }
+  if (pinned && !std::exchange(upload.pinned, true))
     unpinnedBytes -= content.size();
-  return addressOf(found->second);
+  return addressOf(upload);
+}
+
+llvm::Expected<CUdeviceptr> Device::uploadIn(CUstream stream, llvm::StringRef content) {
+  if (const auto found = uploads.find(content); found != uploads.end())
+    return addressOf(found->second);
+  if (content.size() > stagingBytes / 2)
+    return upload(content, /*pinned=*/false);
+  llvm::Expected<Upload> placed = place(content.size());
+  if (!placed)
+    return placed.takeError();
+  if (llvm::Error e = stage(addressOf(*placed), content, stream)) {
+    pages[placed->page].arena.release(placed->offset, content.size());
+    return e;
+  }
+  uploads.emplace(content.str(), *placed);
+  unpinnedBytes += content.size();
+  return addressOf(*placed);
+}
+
+llvm::Error Device::stage(CUdeviceptr to, llvm::StringRef content, CUstream stream) {
+  llvm::Expected<ContextScope> scope = enter();
+  if (!scope)
+    return scope.takeError();
+  const RelaxedCapture relaxed(*driver);
+  if (!staging.memory) {
+    for (Event &event : staging.over) {
+      llvm::Expected<Event> made = makeEvent(*driver);
+      if (!made)
+        return made.takeError();
+      event = std::move(*made);
+    }
+    llvm::Expected<PinnedMemory> memory = allocatePinned(*driver, stagingBytes);
+    if (!memory)
+      return memory.takeError();
+    staging.memory = std::move(*memory);
+  }
+  if (staging.used + content.size() > stagingBytes / 2) {
+    // The stream comes after all that copied from this half; the other one is waited for.
+    CUresult result = driver->cuEventRecord(staging.over[staging.half].get(), stream);
+    staging.recorded[staging.half] = true;
+    staging.half ^= 1;
+    staging.used = 0;
+    if (result == CUDA_SUCCESS && staging.recorded[staging.half])
+      result = driver->cuEventSynchronize(staging.over[staging.half].get());
+    if (llvm::Error e = driver->check(result, "wait for copies to GPU {}", number))
+      return e;
+  }
+  char *from =
+      static_cast<char *>(staging.memory.get()) + staging.half * (stagingBytes / 2) + staging.used;
+  std::memcpy(from, content.data(), content.size());
+  staging.used += content.size();
+  return driver->check(driver->cuMemcpyHtoDAsync_v2(to, from, content.size(), stream),
+                       "copy {} bytes to GPU {}", content.size(), number);
 }
 
 void Device::releaseUploads() {

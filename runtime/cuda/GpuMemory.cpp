@@ -93,19 +93,18 @@ llvm::Error GpuMemory::copy(const Rows &rows) {
                       device.ordinal());
 }
 
-llvm::Error checkMemory(const Device &device, const void *address, std::string_view what) {
+llvm::Error checkMemory(const Device &device, const void *address, int64_t rank,
+                        std::string_view which) {
   const Driver &driver = device.api();
   unsigned kind = 0;
-  llvm::Expected<ContextScope> scope = device.enter();
-  if (!scope)
-    return scope.takeError();
   const CUresult result =
       driver.cuPointerGetAttribute(&kind, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, addressOf(address));
   if (result == CUDA_ERROR_INVALID_VALUE)
-    return makeFailure(Failure::BadArgument,
-                       "{} ({}) is no memory that GPU {} can use: it must come from CUDA", what,
-                       fmt::ptr(address), device.ordinal());
-  return driver.check(result, "ask where {} lies", what);
+    return makeFailure(
+        Failure::BadArgument,
+        "rank {}: `{}` ({}) is no memory that GPU {} can use: it must come from CUDA", rank, which,
+        fmt::ptr(address), device.ordinal());
+  return driver.check(result, "ask where `{}` of rank {} lies", which, rank);
 }
 
 } // namespace ccl::cuda

@@ -37,8 +37,9 @@ private:
   std::vector<DeviceMemory> retired;
 };
 
-/// That `address` is memory that kernels on `device` can use; `what` names it in the error
-/// (BadArgument).
-llvm::Error checkMemory(const Device &device, const void *address, std::string_view what);
+/// That `address`, which is `which` of `rank`, is memory that kernels on `device` can use; else
+/// BadArgument. Its context is current.
+llvm::Error checkMemory(const Device &device, const void *address, int64_t rank,
+                        std::string_view which);
 
 } // namespace ccl::cuda

@@ -10,8 +10,9 @@
 
 namespace ccl::topology {
 
-void NvidiaGpus::ask(const std::string &nvmlLibrary, const std::string &cudaLibrary) {
-  nvml = askNvml(nvmlLibrary);
+void NvidiaGpus::ask(const std::string &nvmlLibrary, const std::string &cudaLibrary,
+                     std::chrono::milliseconds nvmlLimit) {
+  nvml = askNvml(nvmlLibrary, nvmlLimit);
   const bool hasNvidia = std::any_of(
       gpus.begin(), gpus.end(), [](const PlacedGpu &gpu) { return gpu.vendor == nvidiaVendor; });
   if (!nvml.error.empty() && (hasNvidia || !nvmlLibrary.empty()))
@@ -22,6 +23,11 @@ void NvidiaGpus::ask(const std::string &nvmlLibrary, const std::string &cudaLibr
     if (hasNvidia || !nvml.gpus.empty())
       machine.missing.push_back("which GPUs CUDA shows: CCL_CUDA_LIBRARY=shim is a stand-in "
                                 "without this machine's; taken as all, in order of PCI");
+    return;
+  }
+  if (nvml.isStuck) { // so is CUDA, which would wait for ever
+    machine.missing.push_back("which GPUs CUDA shows: not asked, as NVML does not answer; taken as "
+                              "all, in order of PCI");
     return;
   }
   const size_t before = machine.missing.size();

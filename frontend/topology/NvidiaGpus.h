@@ -30,7 +30,8 @@ public:
       : machine(machine), gpus(gpus), assume(assume) {}
 
   /// Loads NVML and initializes CUDA's driver, if they are there, by the settings' paths.
-  void ask(const std::string &nvmlLibrary, const std::string &cudaLibrary);
+  void ask(const std::string &nvmlLibrary, const std::string &cudaLibrary,
+           std::chrono::milliseconds nvmlLimit);
   /// GPUs that hwloc does not know are added at `socket`; those that cannot be used go; slots get
   /// their speed, and ranks CUDA's order.
   void choose(int32_t socket);

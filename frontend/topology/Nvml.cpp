@@ -8,8 +8,14 @@
 #include <dlfcn.h>
 
 #include <algorithm>
+#include <atomic>
+#include <condition_variable>
 #include <map>
 #include <memory>
+#include <mutex>
+#include <optional>
+#include <system_error>
+#include <thread>
 
 namespace ccl::topology {
 namespace {
@@ -21,28 +27,67 @@ constexpr const char *advice =
     "it comes with NVIDIA's driver (Debian: libnvidia-ml1; in a container it is there if that was "
     "started with NVIDIA_DRIVER_CAPABILITIES=utility,compute), or name it by CCL_NVML_LIBRARY";
 
+/// What the thread that asks has in common with who waits for it, who may be gone. Where it is.
+class Progress {
+public:
+  /// False: nobody waits any more.
+  bool begin(const char *call) {
+    current.store(call);
+    return !abandoned.load();
+  }
+  const char *call() const { return current.load(); }
+  void abandon() { abandoned.store(true); }
+
+private:
+  std::atomic<const char *> current{"dlopen"};
+  std::atomic<bool> abandoned{false};
+};
+
+/// A function of the library. Nothing is begun for nobody.
+template <typename... T>
+class Function {
+public:
+  using Pointer = nvmlReturn_t (*)(T...);
+  explicit operator bool() const { return pointer; }
+  nvmlReturn_t operator()(T... values) const {
+    return progress->begin(name) ? pointer(values...) : NVML_ERROR_TIMEOUT;
+  }
+  Pointer pointer = nullptr;
+  const char *name = "";
+  Progress *progress = nullptr;
+};
+template <typename T>
+struct FunctionOf;
+template <typename... T>
+struct FunctionOf<nvmlReturn_t(T...)> {
+  using Type = Function<T...>;
+};
+
 class Library {
 public:
+  explicit Library(Progress &progress) : progress(progress) {}
   /// "", or why there is none.
   std::string open(const std::string &name);
   std::string describe(nvmlReturn_t result) const;
 
-#define CCL_NVML_MEMBER(name, parameters) nvmlReturn_t(*name) parameters = nullptr;
+#define CCL_NVML_MEMBER(name, parameters) FunctionOf<nvmlReturn_t parameters>::Type name;
   CCL_NVML_NEEDED(CCL_NVML_MEMBER)
   CCL_NVML_WANTED(CCL_NVML_MEMBER)
 #undef CCL_NVML_MEMBER
   std::vector<std::string> lacks; ///< functions
 
-  Library() = default;
   Library(const Library &) = delete;
   ~Library() {
-    if (initialized)
-      nvmlShutdown();
+    if (initialized) {
+      progress.begin(nvmlShutdown.name);
+      nvmlShutdown.pointer(); // also for nobody
+    }
     if (handle)
       dlclose(handle);
   }
 
 private:
+  Progress &progress;
   const char *(*nvmlErrorString)(nvmlReturn_t) = nullptr;
   void *handle = nullptr;
   bool initialized = false;
@@ -57,7 +102,7 @@ std::string Library::open(const std::string &name) {
   }
   const char *missing = nullptr;
 #define CCL_NVML_RESOLVE(name, parameters)                                                         \
-  name = reinterpret_cast<decltype(name)>(dlsym(handle, #name));
+  name = {reinterpret_cast<decltype(name)::Pointer>(dlsym(handle, #name)), #name, &progress};
 #define CCL_NVML_NEED(name, parameters)                                                            \
   CCL_NVML_RESOLVE(name, parameters)                                                               \
   if (!name && !missing)                                                                           \
@@ -276,12 +321,57 @@ std::string PciAddress::text() const {
   return fmt::format("{:04x}:{:02x}:{:02x}.0", domain, bus, device);
 }
 
-NvmlReport askNvml(const std::string &library) {
+namespace {
+
+/// Lives as long as anybody uses it.
+struct Inquiry {
+  explicit Inquiry(std::string library) : library(std::move(library)) {}
+  const std::string library;
+  Progress progress;
+  std::mutex mutex;
+  std::condition_variable over;
+  std::optional<NvmlReport> report; ///< once it is over
+
+  void run() {
+    NvmlReport found;
+    {
+      Library api(progress);
+      found.error = api.open(library);
+      if (found.error.empty())
+        Asker(api, found).run();
+    }
+    const std::lock_guard lock(mutex);
+    report = std::move(found);
+    over.notify_all();
+  }
+};
+
+} // namespace
+
+NvmlReport askNvml(const std::string &library, std::chrono::milliseconds limit) {
+  const auto inquiry = std::make_shared<Inquiry>(library);
   NvmlReport report;
-  Library api;
-  report.error = api.open(library);
-  if (report.error.empty())
-    Asker(api, report).run();
+  std::thread thread;
+  try {
+    thread = std::thread([inquiry] { inquiry->run(); });
+  } catch (const std::system_error &e) {
+    report.error = fmt::format("cannot start a thread that asks NVML: {}", e.what());
+    return report;
+  }
+  std::unique_lock lock(inquiry->mutex);
+  if (inquiry->over.wait_for(lock, limit, [&] { return inquiry->report.has_value(); })) {
+    report = std::move(*inquiry->report);
+    lock.unlock();
+    thread.join();
+    return report;
+  }
+  inquiry->progress.abandon();
+  thread.detach();
+  report.isStuck = true;
+  report.error = fmt::format(
+      "NVML has not answered for {:g} s, in {}: the driver is stuck or GPUs are still being "
+      "started; see whether nvidia-smi answers, and what the kernel says of NVRM (dmesg)",
+      double(limit.count()) / 1000, inquiry->progress.call());
   return report;
 }
 

@@ -2,9 +2,13 @@
 //
 // Which GPUs the driver has, where they hang, and where each NVLink leads. The library is
 // opened, asked and closed again; nothing here starts a context of CUDA.
+//
+// A driver that is stuck may never return from a call. So a thread of its own asks; it is left
+// behind if it takes too long, with all that it still uses.
 //===----------------------------------------------------------------------===//
 #pragma once
 
+#include <chrono>
 #include <compare>
 #include <cstdint>
 #include <string>
@@ -49,12 +53,14 @@ struct NvmlGpu {
 
 struct NvmlReport {
   std::string error;                 ///< why nothing is known, with what to do; or ""
+  bool isStuck = false;              ///< because a call did not return
   std::string driver;                ///< "570.86.15"
   std::vector<NvmlGpu> gpus;         ///< in the library's order, that of PCI
   std::vector<std::string> problems; ///< what some of the calls failed at
 };
 
-/// `library`: a path; "": libnvidia-ml.so.1. Waits as long as the driver does. From any thread.
-NvmlReport askNvml(const std::string &library);
+/// `library`: a path; "": libnvidia-ml.so.1. Waits for `limit` at most; GPUs that nobody uses are
+/// started by the first who asks, which may take seconds for each. From any thread.
+NvmlReport askNvml(const std::string &library, std::chrono::milliseconds limit);
 
 } // namespace ccl::topology

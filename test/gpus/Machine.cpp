@@ -1,10 +1,12 @@
 //===- Machine.cpp ----------------------------------------------------------===//
 #include "test/gpus/Machine.h"
 
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <fstream>
 #include <sstream>
+#include <thread>
 
 namespace ccl::test {
 namespace {
@@ -71,6 +73,10 @@ void readLine(const std::string &line, FakeMachine &machine) {
     (machine.gpus.empty() ? machine.failures : machine.gpus.back().failures)[name] = value;
     return;
   }
+  if (what == "hang" && words >> name) {
+    (machine.gpus.empty() ? machine.hangs : machine.gpus.back().hangs).insert(name);
+    return;
+  }
   if (what == "apart" && words >> pair.first >> pair.second) {
     machine.apart.insert(pair);
     return;
@@ -113,6 +119,13 @@ const FakeMachine &fakeMachine(bool again) {
   if (again)
     machine = read();
   return machine;
+}
+
+void hangUntilFileIsGone() {
+  const char *path = std::getenv("TEST_GPUS");
+  const std::string file = path ? path : "";
+  while (std::ifstream(file))
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
 }
 
 } // namespace ccl::test

@@ -17,6 +17,8 @@ namespace {
 int opened = 0;
 
 nvmlReturn_t failureOf(const char *function) {
+  if (fakeMachine().hangs.count(function))
+    hangUntilFileIsGone();
   auto found = fakeMachine().failures.find(function);
   return found == fakeMachine().failures.end() ? NVML_SUCCESS : nvmlReturn_t(found->second);
 }
@@ -30,6 +32,8 @@ nvmlReturn_t ofGpu(nvmlDevice_t device, const char *function, Body body) {
   if (index < 1 || index > fakeMachine().gpus.size())
     return NVML_ERROR_INVALID_ARGUMENT;
   const FakeGpu &gpu = fakeMachine().gpus[index - 1];
+  if (gpu.hangs.count(function))
+    hangUntilFileIsGone();
   auto found = gpu.failures.find(function);
   return found == gpu.failures.end() ? body(gpu) : nvmlReturn_t(found->second);
 }

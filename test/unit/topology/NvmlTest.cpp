@@ -5,9 +5,12 @@
 #include "frontend/topology/Read.h"
 #include "test/unit/topology/FakeGpus.h"
 
+#include <dlfcn.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <stdlib.h>
+#include <thread>
+#include <unistd.h>
 
 using namespace ccl;
 using namespace ccl::topology;
@@ -300,7 +303,7 @@ TEST_CASE("without NVML it is said what to install, and CUDA's order holds") {
 }
 
 TEST_CASE("libraries that cannot be used") {
-  CHECK(askNvml("libm.so.6").error ==
+  CHECK(askNvml("libm.so.6", std::chrono::seconds(10)).error ==
         "libm.so.6 has no nvmlInit_v2: it is no NVML, or that of a driver too old; update "
         "NVIDIA's driver");
   Machine machine = detectFake(gpuXml({0x10}), "fail nvmlInit_v2 9\ngpu 0000:10:00 sm=70\n");
@@ -312,6 +315,58 @@ TEST_CASE("libraries that cannot be used") {
   CHECK(rankBuses(machine) == std::vector<int>{0x10});
   machine = detectFake(gpuXml({0x10}), "gpu 0000:10:00 sm=70\nfail cuDeviceGetName 999\n");
   CHECK(mentions(machine.missing, "which GPUs CUDA shows: cannot ask GPU 0 for its name"));
+}
+
+TEST_CASE("a driver that does not answer is left alone") {
+  const std::string file = fmt::format("/tmp/ccl-stuck-{}", getpid());
+  // One that nobody else has opened: whether it is closed again can be seen.
+  const std::string library = file + ".so";
+  std::filesystem::copy_file(gpuLibrary, library);
+  auto isOpen = [&] {
+    void *handle = dlopen(library.c_str(), RTLD_NOW | RTLD_NOLOAD);
+    return handle && (dlclose(handle), true);
+  };
+  const std::string twoLinks = "gpu 0000:10:00 sm=70\nlink 0 switch\nlink 1 switch\n";
+  for (const auto &[text, call] : std::vector<std::pair<std::string, std::string>>{
+           {"hang nvmlInit_v2\n" + twoLinks, "nvmlInit_v2"},
+           {"hang nvmlDeviceGetCount_v2\n" + twoLinks, "nvmlDeviceGetCount_v2"},
+           {twoLinks + "hang nvmlDeviceGetName\n", "nvmlDeviceGetName"},
+           {twoLinks + "hang nvmlDeviceGetNvLinkState\n", "nvmlDeviceGetNvLinkState"},
+           {twoLinks + "hang nvmlDeviceGetFieldValues\n", "nvmlDeviceGetFieldValues"}}) {
+    CAPTURE(call);
+    std::ofstream(file) << text;
+    setenv("TEST_GPUS", file.c_str(), 1);
+    const auto begin = std::chrono::steady_clock::now();
+    const NvmlReport report = askNvml(library, std::chrono::milliseconds(300));
+    CHECK(std::chrono::steady_clock::now() - begin < std::chrono::seconds(10));
+    CHECK(report.isStuck);
+    CHECK(report.gpus.empty());
+    CHECK(report.error.find("NVML has not answered for 0.3 s, in " + call +
+                            ": the driver is "
+                            "stuck") == 0);
+    CHECK(report.error.find("nvidia-smi") != std::string::npos);
+    CHECK(isOpen());
+    // When the call returns after all, whoever made it ends and leaves nothing.
+    unlink(file.c_str());
+    for (int i = 0; i < 2000 && isOpen(); ++i)
+      std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    CHECK_FALSE(isOpen());
+  }
+  std::ofstream(file) << twoLinks;
+  CHECK(askNvml(library, std::chrono::seconds(10)).gpus.size() == 1);
+  unsetenv("TEST_GPUS");
+  unlink(file.c_str());
+
+  DetectOptions options{"", 5, {}, library, gpuLibrary, std::chrono::milliseconds(300)};
+  const Machine machine =
+      detectFake(gpuXml({0x10, 0x20}), "hang nvmlInit_v2\n" + twoLinks, nullptr, options);
+  CHECK(rankBuses(machine) == std::vector<int>{0x10, 0x20});
+  CHECK(mentions(machine.missing, "NVLinks and kinds of GPUs: NVML has not answered for 0.3 s"));
+  CHECK(mentions(machine.missing, "which GPUs CUDA shows: not asked, as NVML does not answer"));
+  for (int i = 0; i < 2000 && isOpen(); ++i)
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  CHECK_FALSE(isOpen());
+  unlink(library.c_str());
 }
 
 TEST_CASE("another machine's XML has nothing to do with the GPUs of this one") {

@@ -77,9 +77,12 @@ llvm::Expected<RankMemory::Bases> RankMemory::placeInPlace(const RankFacts &fact
                                                            int64_t elementBytes) {
   const int64_t shard = shape.count * elementBytes, pitch = shape.runCount * elementBytes;
   auto *out = static_cast<char *>(args.out);
-  const bool exact = !shape.isPadded() &&
-                     source.isReachable(out, facts.places * shard, facts.inRead || facts.outRead,
-                                        facts.inWritten || facts.outWritten);
+  const bool hasWhole = shape.form == Form::InPlace || facts.outShards == facts.places;
+  const bool exact =
+      !shape.isPadded() &&
+      source.isReachable(hasWhole ? out - facts.outPosition * shard : out,
+                         (hasWhole ? facts.places : facts.outShards) * shard,
+                         facts.inRead || facts.outRead, facts.inWritten || facts.outWritten);
   char *base = nullptr;
   bool copyIn = facts.needsIn;
   if (exact && shape.form == Form::InPlace) {
@@ -184,12 +187,10 @@ llvm::Expected<RankMemory::Bases> RankMemory::placeUneven(const RankFacts &facts
       resultCopies = shape.uneven->copyOut(rank, padded, /*larger=*/false);
     return bases;
   }
-  char *whole = nullptr;
-  if (shape.form == Form::InPlace && shape.packed &&
-      source.isReachable(out, rows.wholeElements * elementBytes, facts.inRead || facts.outRead,
-                         facts.inWritten || facts.outWritten)) {
-    whole = out - caller.outOffset * elementBytes;
-  } else {
+  char *whole = out - caller.outOffset * elementBytes;
+  if (shape.form != Form::InPlace || !shape.packed ||
+      !source.isReachable(whole, rows.wholeElements * elementBytes, facts.inRead || facts.outRead,
+                          facts.inWritten || facts.outWritten)) {
     if (llvm::Error e = reserve(outStandIn, rows.wholeElements * elementBytes))
       return e;
     whole = outStandIn.data;

@@ -82,6 +82,39 @@ static __device__ void run(Block &b) {
 }
 )";
 
+const char *const ringReduceScatterText = R"(
+static __device__ void run(Block &b) {
+  const int me = state.here.rank, ranks = state.launch->ranks;
+  if (ranks == 1) {
+    transfer<1>(b, 0, 1, at(0, 0), at(1, 0));
+    return;
+  }
+  const Channel to = channel(0, (me + 1) % ranks), from = channel(1, (me + ranks - 1) % ranks);
+  transfer<1, SENDS>(b, 0, 1, at(0, (me + ranks - 1) % ranks), slot(to, WIRE));
+  for (int s = 1; s < ranks - 1; ++s)
+    transfer<2, SENDS>(b, s, 1, slot(from, WIRE), at(0, (me + ranks - 1 - s) % ranks),
+                       slot(to, WIRE));
+  transfer<2, TAKES>(b, ranks - 1, 1, slot(from, WIRE), at(0, me), at(1, 0));
+}
+)";
+
+const char *const directReduceScatterText = R"(
+static __device__ void run(Block &b) {
+  const int me = state.here.rank, ranks = state.launch->ranks;
+  transfer<1>(b, 0, 1, at(0, me), at(1, 0));
+  for (int s = 1; s < ranks; ++s)
+    transfer<2>(b, s, 1, at(1, 0), at(0, me, (me + s) % ranks), at(1, 0));
+}
+)";
+
+const char *const directAllToAllText = R"(
+static __device__ void run(Block &b) {
+  const int me = state.here.rank;
+  for (int p = 0; p < state.launch->ranks; ++p)
+    transfer<1>(b, p, 1, at(0, me, p), at(1, p));
+}
+)";
+
 const char *const allToAllText = R"(
 static __device__ void run(Block &b) {
   const int me = state.here.rank, ranks = state.launch->ranks;
@@ -235,12 +268,34 @@ Plan ringAllGather(const Variant &variant) {
   return plan;
 }
 
-Plan directAllGather(const Variant &variant) {
-  Plan plan = planOf("direct_all_gather", Collective::AllGather, 1, variant, directText, 2,
-                     entryBarrier | batchBarrier | exitBarrier);
+/// Its input is read by peers.
+static Plan directPlan(const char *name, Collective collective, const Variant &variant,
+                       const char *text, int agents) {
+  Plan plan =
+      planOf(name, collective, 1, variant, text, agents, entryBarrier | batchBarrier | exitBarrier);
   plan.direct = plan.exitBarrier = plan.batchBarrier = true;
   plan.buffers[0].peersRead = true;
   return plan;
+}
+
+Plan directAllGather(const Variant &variant) {
+  return directPlan("direct_all_gather", Collective::AllGather, variant, directText, 2);
+}
+
+Plan ringReduceScatter(const Variant &variant) {
+  Plan plan = planOf("ring_reduce_scatter", Collective::ReduceScatter, 1, variant,
+                     ringReduceScatterText, 1, 0);
+  addChannels(plan, variant, 2, false);
+  return plan;
+}
+
+Plan directReduceScatter(const Variant &variant) {
+  return directPlan("direct_reduce_scatter", Collective::ReduceScatter, variant,
+                    directReduceScatterText, 1);
+}
+
+Plan directAllToAll(const Variant &variant) {
+  return directPlan("direct_all_to_all", Collective::AllToAll, variant, directAllToAllText, 1);
 }
 
 Plan pairwiseAllToAll(const Variant &variant) {

@@ -26,8 +26,12 @@ Plan ringAllGather(const Variant &variant);
 Plan tableAllGather(const Variant &variant);
 /// Every rank reads the others' inputs, by two agents.
 Plan directAllGather(const Variant &variant);
+Plan ringReduceScatter(const Variant &variant);
+/// The same without channels: every rank reads what it needs of the others.
+Plan directReduceScatter(const Variant &variant);
 /// With slots of its own, in both directions at once.
 Plan pairwiseAllToAll(const Variant &variant);
+Plan directAllToAll(const Variant &variant);
 
 struct EngineVariant : Variant {
   bool tables = false; ///< blocks are executed from tables, too

@@ -222,6 +222,12 @@ private:
   llvm::Error openRanks();
   llvm::Error openSync();
   bool isLocal(int64_t rank) const { return homes->isLocal(rank); }
+  /// In launch(), which makes the context of the first GPU current.
+  llvm::Expected<ContextScope> enter(const Part &part) const {
+    if (&part == &parts.front())
+      return ContextScope::none();
+    return part.device->enter();
+  }
   Device &device(int64_t rank) { return *parts[deviceOf(rank)].device; }
   Control *control() const { return static_cast<Control *>(pinned.get()); }
 

@@ -117,7 +117,7 @@ llvm::Error CudaGroup::follow(Launching &launching) {
     const Part &part = parts[d];
     if (!part.launched || part.lastStream == launching.streams[d])
       continue;
-    llvm::Expected<ContextScope> scope = part.device->enter();
+    llvm::Expected<ContextScope> scope = enter(part);
     if (!scope)
       return scope.takeError();
     if (llvm::Error e =
@@ -168,7 +168,7 @@ llvm::Error CudaGroup::start(Launching &launching, size_t d) {
   const Plan &plan = launching.prepared.program->plan();
   const Grid &grid = launching.prepared.grids[d];
   const Part &part = parts[d];
-  llvm::Expected<ContextScope> scope = part.device->enter();
+  llvm::Expected<ContextScope> scope = enter(part);
   if (!scope)
     return scope.takeError();
   launching.heads.resize(parts.size());
@@ -205,7 +205,7 @@ llvm::Error CudaGroup::finish(Launching &launching, int64_t rank) {
     const int64_t blocks = std::min<int64_t>(wanted, 2 * parts[d].device->multiprocessors());
     long long elements = n, ranks = theRanks;
     void *parameters[] = {&to, &from, &elements, &ranks};
-    llvm::Expected<ContextScope> scope = parts[d].device->enter();
+    llvm::Expected<ContextScope> scope = enter(parts[d]);
     if (!scope)
       return scope.takeError();
     return driver.check(
@@ -235,7 +235,7 @@ llvm::Error CudaGroup::startAll(Launching &launching) {
   // If something was not queued, the rest was all the same, and is waited for.
   for (size_t d = 0; d < parts.size(); ++d) {
     Part &part = parts[d];
-    llvm::Expected<ContextScope> scope = part.device->enter();
+    llvm::Expected<ContextScope> scope = enter(part);
     llvm::Error marked =
         scope ? driver.check(driver.cuEventRecord(part.last.get(), launching.streams[d]),
                              "mark the end of a launch on GPU {}", part.device->ordinal())

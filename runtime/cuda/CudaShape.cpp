@@ -14,7 +14,7 @@ llvm::Error CudaGroup::findStreams(Launching &launching) {
   launching.streams.clear();
   for (size_t d = 0; d < parts.size(); ++d) {
     launching.streams.push_back(streams.empty() ? parts[d].own.get() : streams[d]);
-    llvm::Expected<ContextScope> scope = parts[d].device->enter();
+    llvm::Expected<ContextScope> scope = enter(parts[d]);
     if (!scope)
       return scope.takeError();
     CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
@@ -53,7 +53,7 @@ llvm::Error CudaGroup::checkBuffers(const Launching &launching, int64_t r) const
     hasIn &= rows.inElements > 0;
     hasOut &= rows.outElements > 0;
   }
-  llvm::Expected<ContextScope> scope = home.enter();
+  llvm::Expected<ContextScope> scope = enter(parts[deviceOf(r)]);
   if (!scope)
     return scope.takeError();
   if (hasIn)

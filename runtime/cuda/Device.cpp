@@ -193,34 +193,43 @@ llvm::Expected<CUdeviceptr> Device::uploadIn(CUstream stream, llvm::StringRef co
   return addressOf(*placed);
 }
 
+llvm::Error Device::openStaging() {
+  const RelaxedCapture relaxed(*driver);
+  for (Event &event : staging.over) {
+    llvm::Expected<Event> made = makeEvent(*driver);
+    if (!made)
+      return made.takeError();
+    event = std::move(*made);
+  }
+  llvm::Expected<PinnedMemory> memory = allocatePinned(*driver, stagingBytes);
+  if (!memory)
+    return memory.takeError();
+  staging.memory = std::move(*memory);
+  return llvm::Error::success();
+}
+
+/// `stream` comes after all that copied from this half; what copied from the other is waited for.
+llvm::Error Device::changeHalves(CUstream stream) {
+  const RelaxedCapture relaxed(*driver);
+  CUresult result = driver->cuEventRecord(staging.over[staging.half].get(), stream);
+  staging.recorded[staging.half] = true;
+  staging.half ^= 1;
+  staging.used = 0;
+  if (result == CUDA_SUCCESS && staging.recorded[staging.half])
+    result = driver->cuEventSynchronize(staging.over[staging.half].get());
+  return driver->check(result, "wait for copies to GPU {}", number);
+}
+
 llvm::Error Device::stage(CUdeviceptr to, llvm::StringRef content, CUstream stream) {
   llvm::Expected<ContextScope> scope = enter();
   if (!scope)
     return scope.takeError();
-  const RelaxedCapture relaxed(*driver);
-  if (!staging.memory) {
-    for (Event &event : staging.over) {
-      llvm::Expected<Event> made = makeEvent(*driver);
-      if (!made)
-        return made.takeError();
-      event = std::move(*made);
-    }
-    llvm::Expected<PinnedMemory> memory = allocatePinned(*driver, stagingBytes);
-    if (!memory)
-      return memory.takeError();
-    staging.memory = std::move(*memory);
-  }
-  if (staging.used + content.size() > stagingBytes / 2) {
-    // The stream comes after all that copied from this half; the other one is waited for.
-    CUresult result = driver->cuEventRecord(staging.over[staging.half].get(), stream);
-    staging.recorded[staging.half] = true;
-    staging.half ^= 1;
-    staging.used = 0;
-    if (result == CUDA_SUCCESS && staging.recorded[staging.half])
-      result = driver->cuEventSynchronize(staging.over[staging.half].get());
-    if (llvm::Error e = driver->check(result, "wait for copies to GPU {}", number))
+  if (!staging.memory)
+    if (llvm::Error e = openStaging())
       return e;
-  }
+  if (staging.used + content.size() > stagingBytes / 2)
+    if (llvm::Error e = changeHalves(stream))
+      return e;
   char *from =
       static_cast<char *>(staging.memory.get()) + staging.half * (stagingBytes / 2) + staging.used;
   std::memcpy(from, content.data(), content.size());

@@ -102,6 +102,8 @@ private:
   explicit Device(const Driver &driver) : driver(&driver) {}
   llvm::Expected<CUdeviceptr> allocateZeroed(size_t bytes);
   llvm::Expected<Upload> place(size_t bytes);
+  llvm::Error openStaging();
+  llvm::Error changeHalves(CUstream stream);
   llvm::Error stage(CUdeviceptr to, llvm::StringRef content, CUstream stream);
   CUdeviceptr addressOf(const Upload &upload) const {
     return pages[upload.page].memory.get() + upload.offset;

@@ -16,6 +16,8 @@ namespace ccl::cuda {
 class ContextScope {
 public:
   static llvm::Expected<ContextScope> enter(const Driver &driver, CUcontext context);
+  /// Where it is current already.
+  static ContextScope none() { return {nullptr, nullptr}; }
   ContextScope(ContextScope &&other) noexcept
       : driver(std::exchange(other.driver, nullptr)), before(other.before) {}
   ContextScope &operator=(ContextScope &&) = delete;

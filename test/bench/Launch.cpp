@@ -6,8 +6,9 @@
 //   ours       of a launch, with a driver all of whose functions that launches call do nothing:
 //              what is left is our own
 //   calls      of the driver in it
-//   launch     with the stand-in's driver, of an empty kernel instead of the program's
-//   peer       that empty kernel launched by itself, in turns with the former
+//   peer       an empty kernel launched by the stand-in's driver, and nothing else
+//   ours/peer  of one run
+//   launch     all of it with the stand-in's driver, of that empty kernel instead of the program's
 //
 // In nanoseconds, the median of rounds. A known kind is launched: the first of each is not timed.
 
@@ -118,9 +119,8 @@ struct Result {
   double ours = 0, calls = 0, launch = 0, peer = 0;
   void print(std::string_view what, int64_t ranks, const Plan &plan, Change change) const {
     constexpr std::string_view names[] = {"nothing", "two sets", "all new"};
-    fmt::print("{:<7} {:>5} {:<18} {:<9} {:>7.0f} {:>6.1f} {:>8.0f} {:>8.0f} {:>6.2f}\n", what,
-               ranks, plan.program, names[size_t(change)], ours, calls, launch, peer,
-               launch / peer);
+    fmt::print("{:<7} {:>5} {:<18} {:<9} {:>7.0f} {:>6.1f} {:>8.0f} {:>10.2f} {:>8.0f}\n", what,
+               ranks, plan.program, names[size_t(change)], ours, calls, peer, ours / peer, launch);
   }
 };
 
@@ -286,8 +286,8 @@ extern "C" __attribute__((visibility("default"))) int empty_kernel_shim(int, voi
 int main() {
   const std::string emptyImage =
       llvm::cantFail(llvm::cantFail(ShimCompiler::find("", "")).compile(emptyText));
-  fmt::print("{:<7} {:>5} {:<18} {:<9} {:>7} {:>6} {:>8} {:>8} {:>6}\n", "", "ranks", "program",
-             "changes", "ours", "calls", "launch", "peer", "ratio");
+  fmt::print("{:<7} {:>5} {:<18} {:<9} {:>7} {:>6} {:>8} {:>10} {:>8}\n", "", "ranks", "program",
+             "changes", "ours", "calls", "peer", "ours/peer", "launch");
   const std::vector<Change> changes = {Change::Nothing, Change::Two, Change::All};
   for (const int64_t ranks : {1, 2})
     for (const Change change : changes)

@@ -43,13 +43,13 @@ llvm::Expected<Tables> uploadTables(const RankAgents &table, Device &home) {
   std::vector<Operand> operands;
   for (const AgentOperand &o : table.operands)
     operands.push_back({o.peer, o.buffer, int(o.chunk)});
-  llvm::Expected<CUdeviceptr> first = home.upload(agents, true);
+  llvm::Expected<CUdeviceptr> first = home.upload(agents);
   if (!first)
     return first.takeError();
-  llvm::Expected<CUdeviceptr> second = home.upload(instructions, true);
+  llvm::Expected<CUdeviceptr> second = home.upload(instructions);
   if (!second)
     return second.takeError();
-  llvm::Expected<CUdeviceptr> third = home.upload(operands, true);
+  llvm::Expected<CUdeviceptr> third = home.upload(operands);
   if (!third)
     return third.takeError();
   return Tables{pointerTo<const TableAgent>(*first), pointerTo<const TableInstruction>(*second),

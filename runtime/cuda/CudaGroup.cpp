@@ -74,6 +74,7 @@ llvm::Error CudaGroup::openPart(int ordinal) {
     return device.takeError();
   Part &part = parts.emplace_back();
   part.device = std::move(*device);
+  part.uploads = std::make_unique<Uploads>(*part.device);
   llvm::Expected<ContextScope> scope = part.device->enter();
   if (!scope)
     return scope.takeError();
@@ -361,15 +362,10 @@ llvm::Error CudaGroup::synchronize() {
   return reclaim(/*now=*/true);
 }
 
-/// Uploads are small; this many launches of different buffers are kept.
-constexpr size_t mostUploadBytes = 8 << 20;
-
 bool CudaGroup::wantsReclaim() const {
   bool wanted = false;
   for (const RankPart &part : rankParts)
     wanted |= part.source && part.source->hasRetired() && !everCaptured;
-  for (const Part &part : parts)
-    wanted |= part.device->releasable() > mostUploadBytes;
   return wanted;
 }
 
@@ -392,11 +388,6 @@ llvm::Error CudaGroup::reclaim(bool now) {
   for (const RankPart &part : rankParts)
     if (part.source && !everCaptured) // a graph may use what was given back
       part.source->reclaim();
-  for (const Part &part : parts)
-    if (part.device->releasable() > mostUploadBytes) {
-      forgetKinds(); // they know where something was uploaded
-      part.device->releaseUploads();
-    }
   return llvm::Error::success();
 }
 

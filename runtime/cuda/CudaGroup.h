@@ -25,6 +25,7 @@
 #include "runtime/cuda/GpuCut.h"
 #include "runtime/cuda/GpuMemory.h"
 #include "runtime/cuda/LoadedCudaProgram.h"
+#include "runtime/cuda/Uploads.h"
 
 #include <atomic>
 #include <mutex>
@@ -112,6 +113,7 @@ private:
   /// A GPU and what is launched there.
   struct Part {
     std::unique_ptr<Device> device;
+    std::unique_ptr<Uploads> uploads{}; ///< of launches that are not captured
     Stream own;
     Event last;            ///< the last launch
     bool launched = false; ///< there is one
@@ -150,6 +152,7 @@ private:
     std::vector<char> bytes{};
     std::vector<std::vector<CUdeviceptr>> peers{}; ///< by buffer: what the table of addresses says
     CUdeviceptr table = 0; ///< where `bytes` lie on the GPU, of several ranks
+    uint64_t turn = 0;     ///< of the uploads that they point to
     /// Those of one of so many ranks.
     llvm::StringRef of(size_t index, size_t ranks) const {
       const size_t each = bytes.size() / ranks;
@@ -297,7 +300,6 @@ private:
   void trace(const Launching &launching) const;
 
   bool wantsReclaim() const;
-  void forgetKinds();
   void keep(std::unique_ptr<Launching> launching);
   Launching *findAlike(const LoadedCudaProgram *program, llvm::ArrayRef<CudaLaunchArgs> args,
                        const CudaLaunchOptions &options);

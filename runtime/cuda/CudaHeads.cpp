@@ -13,9 +13,9 @@ static llvm::StringRef bytesOf(const std::vector<T> &content) {
 /// A graph uses it whenever it is replayed, others only in their turn.
 llvm::Expected<CUdeviceptr> CudaGroup::upload(const Launching &launching, size_t d,
                                               llvm::StringRef content) {
-  Device &home = *parts[d].device;
-  return launching.capturing ? home.upload(content, /*pinned=*/true)
-                             : home.uploadIn(launching.streams[d], content);
+  const Part &part = parts[d];
+  return launching.capturing ? part.device->upload(content)
+                             : part.uploads->upload(launching.streams[d], content);
 }
 
 llvm::Expected<CUdeviceptr> CudaGroup::uploadShards(const Launching &launching, size_t d) {

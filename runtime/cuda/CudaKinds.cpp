@@ -12,11 +12,8 @@ namespace ccl::cuda {
 
 /// Kinds of one program that are kept; then the oldest goes.
 constexpr size_t mostKinds = 64;
-
-void CudaGroup::forgetKinds() {
-  for (auto &[program, prepared] : programs)
-    prepared.kinds.clear();
-}
+/// What is not used any more is freed so often.
+constexpr uint64_t launchesPerReclaim = 64;
 
 void CudaGroup::keep(std::unique_ptr<Launching> launching) {
   Prepared &prepared = launching->prepared;
@@ -48,7 +45,10 @@ CudaGroup::Launching *CudaGroup::findAlike(const LoadedCudaProgram *program,
                                            llvm::ArrayRef<CudaLaunchArgs> args,
                                            const CudaLaunchOptions &launchOptions) {
   const auto found = programs.find(program);
-  if (found == programs.end() || log::tracesCollectives() || wantsReclaim())
+  if (found == programs.end() || log::tracesCollectives())
+    return nullptr;
+  // As a new one it gives back memory, if it can.
+  if (launches % launchesPerReclaim == 0 && wantsReclaim())
     return nullptr;
   for (const std::unique_ptr<Launching> &kind : found->second.kinds)
     if (isAlike(*kind, args, launchOptions))

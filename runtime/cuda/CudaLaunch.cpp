@@ -173,6 +173,13 @@ llvm::Error CudaGroup::start(Launching &launching, size_t d) {
     return scope.takeError();
   launching.heads.resize(parts.size());
   Heads &heads = launching.heads[d];
+  if (!launching.capturing) {
+    llvm::Expected<uint64_t> turn = part.uploads->begin(launching.streams[d]);
+    if (!turn)
+      return turn.takeError();
+    if (std::exchange(heads.turn, *turn) != *turn)
+      heads = {.turn = *turn};
+  }
   if (heads.bytes.empty())
     if (llvm::Error e = makeHeads(launching, d))
       return e;

@@ -55,7 +55,7 @@ llvm::Error CudaGroup::prepareRank(Prepared &prepared, int64_t rank) {
     return e;
   if (!isLocal(rank))
     return llvm::Error::success();
-  llvm::Expected<CUdeviceptr> endOf = device(rank).upload(part.channels.endOf, true);
+  llvm::Expected<CUdeviceptr> endOf = device(rank).upload(part.channels.endOf);
   if (!endOf)
     return endOf.takeError();
   part.endOf = *endOf;
@@ -117,7 +117,7 @@ llvm::Error CudaGroup::openChannels(Prepared &prepared, int64_t instances) {
       return opened.takeError();
     if (!isLocal(r))
       continue;
-    llvm::Expected<CUdeviceptr> table = device(r).upload(*opened, true);
+    llvm::Expected<CUdeviceptr> table = device(r).upload(*opened);
     if (!table)
       return table.takeError();
     program.ends[instances] = *table;

@@ -1,16 +1,15 @@
 //===- Device.h - One GPU that ranks of this process live on --------------------===//
 //
 // Its context, a stream of our own, and memory that lives as long as the communicator.
-// Everything here but uploadIn() is done before it returns and in no user's stream, so it may be
-// called while some stream is captured. Of one communicator; used by one thread at a time.
+// Everything here is done before it returns and in no user's stream, so it may be called while
+// some stream is captured. Of one communicator; used by one thread at a time.
 //===----------------------------------------------------------------------===//
 #pragma once
 
-#include "runtime/Arena.h"
 #include "runtime/cuda/Owners.h"
 
+#include <map>
 #include <string>
-#include <unordered_map>
 #include <vector>
 
 namespace ccl::cuda {
@@ -53,61 +52,16 @@ public:
   llvm::Error fill(CUdeviceptr to, uint32_t word, size_t bytes) const;
   llvm::Error read(void *to, CUdeviceptr from, size_t bytes) const;
 
-  /// Where `content` lies: what was uploaded once is used again and never changed. `pinned`: for
-  /// good, else until releaseUploads().
-  llvm::Expected<CUdeviceptr> upload(llvm::StringRef content, bool pinned);
+  /// Where `content` lies for good: what was uploaded once is used again and never changed.
+  llvm::Expected<CUdeviceptr> upload(llvm::StringRef content);
   template <typename T>
-  llvm::Expected<CUdeviceptr> upload(const std::vector<T> &content, bool pinned) {
-    return upload({reinterpret_cast<const char *>(content.data()), content.size() * sizeof(T)},
-                  pinned);
+  llvm::Expected<CUdeviceptr> upload(const std::vector<T> &content) {
+    return upload({reinterpret_cast<const char *>(content.data()), content.size() * sizeof(T)});
   }
-  /// The same, not pinned, without waiting: it lies there for what comes later in `stream`, which
-  /// is not captured, and in streams that wait for that. Each call's stream waits for the last
-  /// one's.
-  llvm::Expected<CUdeviceptr> uploadIn(CUstream stream, llvm::StringRef content);
-  /// Bytes that releaseUploads() would free.
-  size_t releasable() const { return unpinnedBytes; }
-  /// No kernel that uses what was uploaded and not pinned runs any more, or will.
-  void releaseUploads();
 
 private:
-  struct Page {
-    DeviceMemory memory;
-    Arena arena;
-  };
-  struct Upload {
-    size_t page;
-    uint64_t offset;
-    bool pinned;
-    bool done; ///< it was copied, whatever streams do
-  };
-  /// Memory of the host that copies in streams read from: one half after the other.
-  struct Staging {
-    PinnedMemory memory;
-    Event over[2]; ///< no copy reads this half any more, if it was recorded
-    bool recorded[2] = {false, false};
-    size_t half = 0, used = 0; ///< bytes of that half
-  };
-  struct ContentHash {
-    using is_transparent = void;
-    size_t operator()(llvm::StringRef content) const;
-    size_t operator()(const std::string &content) const {
-      return (*this)(llvm::StringRef(content));
-    }
-  };
-  struct ContentEqual {
-    using is_transparent = void;
-    bool operator()(llvm::StringRef a, llvm::StringRef b) const { return a == b; }
-  };
   explicit Device(const Driver &driver) : driver(&driver) {}
   llvm::Expected<CUdeviceptr> allocateZeroed(size_t bytes);
-  llvm::Expected<Upload> place(size_t bytes);
-  llvm::Error openStaging();
-  llvm::Error changeHalves(CUstream stream);
-  llvm::Error stage(CUdeviceptr to, llvm::StringRef content, CUstream stream);
-  CUdeviceptr addressOf(const Upload &upload) const {
-    return pages[upload.page].memory.get() + upload.offset;
-  }
 
   const Driver *driver;
   int number = 0, processors = 0, blocksOfEach = 0;
@@ -116,10 +70,7 @@ private:
   std::vector<DeviceMemory> blocks;
   CUdeviceptr next = 0;
   size_t left = 0; ///< of the last block
-  std::vector<Page> pages;
-  std::unordered_map<std::string, Upload, ContentHash, ContentEqual> uploads;
-  Staging staging;
-  size_t unpinnedBytes = 0;
+  std::map<std::string, CUdeviceptr, std::less<>> uploads;
 };
 
 } // namespace ccl::cuda

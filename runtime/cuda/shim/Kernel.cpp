@@ -54,8 +54,9 @@ std::string uniquePath(int file) {
 /// One launch: blocks in the order of their numbers, to threads as they become free.
 class Grid {
 public:
-  Grid(std::shared_ptr<Function> function, std::vector<void *> params, unsigned blocks)
-      : function(std::move(function)), params(std::move(params)), blocks(blocks) {}
+  /// `function` is not used once run() has returned, when threads may still hold the grid.
+  Grid(const Function &function, std::vector<void *> params, unsigned blocks)
+      : function(function), params(std::move(params)), blocks(blocks) {}
 
   static CUresult run(const std::shared_ptr<Grid> &grid, unsigned threads) {
     grid->working = threads;
@@ -71,7 +72,7 @@ private:
     bool wrong = false;
     for (unsigned block; !wrong && (block = next++) < blocks;) {
       try {
-        wrong = function->entry(1, params.data(), block, blocks, nullptr) != 0;
+        wrong = function.entry(1, params.data(), block, blocks, nullptr) != 0;
       } catch (...) {
         wrong = true;
       }
@@ -82,7 +83,7 @@ private:
       ended.notify_all();
   }
 
-  const std::shared_ptr<Function> function;
+  const Function &function;
   std::vector<void *> params;
   const unsigned blocks;
   std::atomic<unsigned> next{0};
@@ -163,7 +164,7 @@ Work makeLaunch(const std::shared_ptr<Function> &function, void **parameters, un
     at += (function->sizes[i] + alignment - 1) / alignment * alignment;
   }
   return [function, values, params = std::move(params), blocks, resident] {
-    return Grid::run(std::make_shared<Grid>(function, params, blocks), std::min(blocks, resident));
+    return Grid::run(std::make_shared<Grid>(*function, params, blocks), std::min(blocks, resident));
   };
 }
 

@@ -123,21 +123,18 @@ static void addGpus(const Settings &settings, std::vector<DeviceRow> &rows) {
   auto refuse = [&](llvm::Error error) {
     rows.push_back({"cuda", false, llvm::toString(std::move(error))});
   };
-  llvm::Expected<const cuda::Driver *> driver =
-      cuda::Driver::get(settings.text(Setting::CudaLibrary));
-  if (!driver)
-    return refuse(driver.takeError());
-  llvm::Expected<std::vector<cuda::DeviceFacts>> gpus = cuda::listDevices(**driver);
-  if (!gpus)
-    return refuse(gpus.takeError());
+  llvm::Expected<cuda::ShownDevices> shown = cuda::showDevices(settings.text(Setting::CudaLibrary));
+  if (!shown)
+    return refuse(shown.takeError());
+  const cuda::Driver &driver = *shown->driver;
   std::vector<DeviceRow> found;
-  for (cuda::DeviceFacts &gpu : *gpus)
+  for (cuda::DeviceFacts &gpu : shown->devices)
     found.push_back(rowOf(settings, std::move(gpu)));
   const auto usable =
       std::count_if(found.begin(), found.end(), [](const DeviceRow &row) { return row.isUsable; });
-  const int version = (*driver)->version();
-  std::string text = fmt::format("{}, {} for CUDA {}.{}; {} of {} usable", (*driver)->library(),
-                                 (*driver)->isShim() ? "a stand-in" : "a driver", version / 1000,
+  const int version = driver.version();
+  std::string text = fmt::format("{}, {} for CUDA {}.{}; {} of {} usable", driver.library(),
+                                 driver.isShim() ? "a stand-in" : "a driver", version / 1000,
                                  version % 1000 / 10, usable, plural(found.size(), "GPU"));
   rows.push_back({"cuda", usable > 0, std::move(text)});
   rows.insert(rows.end(), found.begin(), found.end());

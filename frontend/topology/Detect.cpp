@@ -366,7 +366,7 @@ Machine Detector::run() {
   }
   NvidiaGpus nvidia(machine, placed, options.assume);
   if (isHere) {
-    nvidia.ask(options.nvmlLibrary, options.cudaLibrary, options.nvmlLimit);
+    nvidia.ask(options.nvmlLibrary, options.cudaLibrary, options.answerLimit);
     nvidia.choose(sockets.front().second);
   }
   nameGpus();

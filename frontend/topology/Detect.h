@@ -22,7 +22,8 @@ struct DetectOptions {
   /// Paths of the settings CCL_NVML_LIBRARY and CCL_CUDA_LIBRARY; "": the standard ones. Asked
   /// only of this machine, or of hwloc's XML that says to be of it (HWLOC_THISSYSTEM=1).
   std::string nvmlLibrary, cudaLibrary;
-  std::chrono::milliseconds nvmlLimit = std::chrono::seconds(30); ///< how long NVML may take
+  /// How long each of them may take.
+  std::chrono::milliseconds answerLimit = std::chrono::seconds(30);
 };
 
 /// `missing` says what could not be found out, `notes` what the ranks are. No device at all: hwloc

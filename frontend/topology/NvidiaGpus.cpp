@@ -11,8 +11,8 @@
 namespace ccl::topology {
 
 void NvidiaGpus::ask(const std::string &nvmlLibrary, const std::string &cudaLibrary,
-                     std::chrono::milliseconds nvmlLimit) {
-  nvml = askNvml(nvmlLibrary, nvmlLimit);
+                     std::chrono::milliseconds limit) {
+  nvml = askNvml(nvmlLibrary, limit);
   const bool hasNvidia = std::any_of(
       gpus.begin(), gpus.end(), [](const PlacedGpu &gpu) { return gpu.vendor == nvidiaVendor; });
   if (!nvml.error.empty() && (hasNvidia || !nvmlLibrary.empty()))
@@ -31,35 +31,29 @@ void NvidiaGpus::ask(const std::string &nvmlLibrary, const std::string &cudaLibr
     return;
   }
   const size_t before = machine.missing.size();
-  askCuda(cudaLibrary);
+  askCuda(cudaLibrary, limit);
   // Nothing is missed where there is no GPU to be seen.
   if (!hasNvidia && nvml.gpus.empty() && cudaLibrary.empty())
     machine.missing.resize(before);
 }
 
-void NvidiaGpus::askCuda(const std::string &library) {
+void NvidiaGpus::askCuda(const std::string &library, std::chrono::milliseconds limit) {
   auto missing = [&](llvm::Error error) {
     machine.missing.push_back(
         fmt::format("which GPUs CUDA shows: {}; taken as all, in order of PCI",
                     llvm::toString(std::move(error))));
   };
-  llvm::Expected<const cuda::Driver *> driver = cuda::Driver::get(library);
-  if (!driver)
-    return missing(driver.takeError());
-  if ((*driver)->isShim())
+  llvm::Expected<cuda::ShownDevices> shown = cuda::showDevices(library, limit);
+  if (!shown)
+    return missing(shown.takeError());
+  if (shown->driver->isShim())
     return;
-  llvm::Expected<std::vector<cuda::DeviceFacts>> devices = cuda::listDevices(**driver);
-  if (!devices)
-    return missing(devices.takeError());
-  if (devices->empty())
+  if (shown->devices.empty())
     return missing(makeFailure(Failure::Machine, "it shows none (is CUDA_VISIBLE_DEVICES set?)"));
-  visible = std::move(*devices);
-  llvm::Expected<std::vector<std::pair<int, int>>> pairs =
-      cuda::peersApart(**driver, int(visible.size()));
-  if (pairs)
-    apart = std::move(*pairs);
-  else
-    machine.missing.push_back("which GPUs reach each other: " + llvm::toString(pairs.takeError()));
+  visible = std::move(shown->devices);
+  apart = std::move(shown->apart);
+  if (!shown->apartError.empty())
+    machine.missing.push_back("which GPUs reach each other: " + shown->apartError);
 }
 
 PlacedGpu *NvidiaGpus::find(const PciAddress &address) {

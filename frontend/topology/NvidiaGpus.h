@@ -29,9 +29,10 @@ public:
   NvidiaGpus(Machine &machine, std::vector<PlacedGpu> &gpus, const Assume &assume)
       : machine(machine), gpus(gpus), assume(assume) {}
 
-  /// Loads NVML and initializes CUDA's driver, if they are there, by the settings' paths.
+  /// Loads NVML and initializes CUDA's driver, if they are there, by the settings' paths. Each has
+  /// until `limit` to answer.
   void ask(const std::string &nvmlLibrary, const std::string &cudaLibrary,
-           std::chrono::milliseconds nvmlLimit);
+           std::chrono::milliseconds limit);
   /// GPUs that hwloc does not know are added at `socket`; those that cannot be used go; slots get
   /// their speed, and ranks CUDA's order.
   void choose(int32_t socket);
@@ -41,7 +42,7 @@ public:
   bool knowsLinks() const { return nvml.error.empty() && !nvml.gpus.empty(); }
 
 private:
-  void askCuda(const std::string &library);
+  void askCuda(const std::string &library, std::chrono::milliseconds limit);
   PlacedGpu *find(const PciAddress &address);
   PlacedGpu &place(const PciAddress &address, int32_t socket, const std::string &product);
   void setSlot(PlacedGpu &gpu, const NvmlGpu &facts);

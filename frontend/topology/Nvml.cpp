@@ -2,6 +2,7 @@
 #include "frontend/topology/Nvml.h"
 
 #include "frontend/topology/NvmlApi.h"
+#include "runtime/Deadline.h"
 
 #include <fmt/format.h>
 
@@ -9,13 +10,9 @@
 
 #include <algorithm>
 #include <atomic>
-#include <condition_variable>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <optional>
-#include <system_error>
-#include <thread>
 
 namespace ccl::topology {
 namespace {
@@ -321,58 +318,26 @@ std::string PciAddress::text() const {
   return fmt::format("{:04x}:{:02x}:{:02x}.0", domain, bus, device);
 }
 
-namespace {
-
-/// Lives as long as anybody uses it.
-struct Inquiry {
-  explicit Inquiry(std::string library) : library(std::move(library)) {}
-  const std::string library;
-  Progress progress;
-  std::mutex mutex;
-  std::condition_variable over;
-  std::optional<NvmlReport> report; ///< once it is over
-
-  void run() {
-    NvmlReport found;
-    {
-      Library api(progress);
-      found.error = api.open(library);
-      if (found.error.empty())
-        Asker(api, found).run();
-    }
-    const std::lock_guard lock(mutex);
-    report = std::move(found);
-    over.notify_all();
-  }
-};
-
-} // namespace
-
 NvmlReport askNvml(const std::string &library, std::chrono::milliseconds limit) {
-  const auto inquiry = std::make_shared<Inquiry>(library);
-  NvmlReport report;
-  std::thread thread;
-  try {
-    thread = std::thread([inquiry] { inquiry->run(); });
-  } catch (const std::system_error &e) {
-    report.error = fmt::format("cannot start a thread that asks NVML: {}", e.what());
-    return report;
-  }
-  std::unique_lock lock(inquiry->mutex);
-  if (inquiry->over.wait_for(lock, limit, [&] { return inquiry->report.has_value(); })) {
-    report = std::move(*inquiry->report);
-    lock.unlock();
-    thread.join();
-    return report;
-  }
-  inquiry->progress.abandon();
-  thread.detach();
-  report.isStuck = true;
-  report.error = fmt::format(
+  const auto progress = std::make_shared<Progress>();
+  std::optional<NvmlReport> report = within<NvmlReport>(limit, [progress, library] {
+    NvmlReport found;
+    Library api(*progress);
+    found.error = api.open(library);
+    if (found.error.empty())
+      Asker(api, found).run();
+    return found;
+  });
+  if (report)
+    return std::move(*report);
+  progress->abandon();
+  NvmlReport stuck;
+  stuck.isStuck = true;
+  stuck.error = fmt::format(
       "NVML has not answered for {:g} s, in {}: the driver is stuck or GPUs are still being "
       "started; see whether nvidia-smi answers, and what the kernel says of NVRM (dmesg)",
-      double(limit.count()) / 1000, inquiry->progress.call());
-  return report;
+      double(limit.count()) / 1000, progress->call());
+  return stuck;
 }
 
 } // namespace ccl::topology

@@ -1,6 +1,7 @@
 //===- DeviceList.cpp -------------------------------------------------------===//
 #include "runtime/cuda/DeviceList.h"
 
+#include "runtime/Deadline.h"
 #include "runtime/cuda/DeviceArch.h"
 
 namespace ccl::cuda {
@@ -85,6 +86,38 @@ llvm::Expected<std::vector<std::pair<int, int>>> peersApart(const Driver &driver
         apart.emplace_back(a, b);
     }
   return apart;
+}
+
+static llvm::Expected<ShownDevices> show(const std::string &library) {
+  ShownDevices shown;
+  llvm::Expected<const Driver *> driver = Driver::get(library);
+  if (!driver)
+    return driver.takeError();
+  shown.driver = *driver;
+  llvm::Expected<std::vector<DeviceFacts>> devices = listDevices(**driver);
+  if (!devices)
+    return devices.takeError();
+  shown.devices = std::move(*devices);
+  llvm::Expected<std::vector<std::pair<int, int>>> pairs =
+      peersApart(**driver, int(shown.devices.size()));
+  if (pairs)
+    shown.apart = std::move(*pairs);
+  else
+    shown.apartError = llvm::toString(pairs.takeError());
+  return shown;
+}
+
+llvm::Expected<ShownDevices> showDevices(const std::string &library,
+                                         std::chrono::milliseconds limit) {
+  using Answer = llvm::Expected<ShownDevices>;
+  std::optional<Answer> answer = within<Answer>(limit, [library] { return show(library); });
+  if (answer)
+    return std::move(*answer);
+  return makeFailure(Failure::Timeout,
+                     "CUDA's driver {} has not answered for {:g} s: it is stuck or GPUs are still "
+                     "being started; see whether nvidia-smi answers, and what the kernel says of "
+                     "NVRM (dmesg)",
+                     library.empty() ? "libcuda.so.1" : library, double(limit.count()) / 1000);
 }
 
 } // namespace ccl::cuda

@@ -6,6 +6,7 @@
 
 #include "runtime/cuda/Driver.h"
 
+#include <chrono>
 #include <string>
 #include <utility>
 #include <vector>
@@ -30,5 +31,21 @@ llvm::Expected<std::vector<DeviceFacts>> listDevices(const Driver &driver);
 
 /// Pairs of ordinals, first the GPU that cannot use memory of the second.
 llvm::Expected<std::vector<std::pair<int, int>>> peersApart(const Driver &driver, int devices);
+
+/// What a driver shows of a machine.
+struct ShownDevices {
+  const Driver *driver = nullptr;
+  std::vector<DeviceFacts> devices;
+  std::vector<std::pair<int, int>> apart; ///< peersApart()
+  std::string apartError;                 ///< why that is not known, or ""
+};
+
+/// How long a driver may take: GPUs that nobody uses are started by the first who asks.
+inline constexpr std::chrono::milliseconds answerLimit = std::chrono::seconds(30);
+
+/// All of it by the driver Driver::get(library). One that is stuck may never return: then
+/// Failure::Timeout, and a thread is left behind in it.
+llvm::Expected<ShownDevices> showDevices(const std::string &library,
+                                         std::chrono::milliseconds limit = answerLimit);
 
 } // namespace ccl::cuda

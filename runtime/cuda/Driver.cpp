@@ -56,10 +56,15 @@ llvm::Expected<std::string> findShim() {
                      shimName, folders.empty() ? "/proc/self/exe's folder" : folders[0].string());
 }
 
+/// Loading one may take for ever; that of others need not wait for it.
+struct Library {
+  std::mutex mutex;
+  std::unique_ptr<Driver> driver;
+};
 struct Loaded {
   std::mutex mutex;
-  std::map<std::string, std::unique_ptr<Driver>, std::less<>> drivers;
-  pid_t process = 0;
+  std::map<std::string, Library, std::less<>> libraries;
+  pid_t process = 0; ///< that has loaded one
 };
 
 /// Lives until the process ends: other objects' destructors still give back what they own.
@@ -83,20 +88,24 @@ llvm::Expected<const Driver *> Driver::get() {
 
 llvm::Expected<const Driver *> Driver::get(llvm::StringRef library) {
   Loaded &all = loaded();
-  std::lock_guard lock(all.mutex);
-  if (!all.drivers.empty() && all.process != getpid())
+  std::unique_lock lock(all.mutex);
+  if (all.process != 0 && all.process != getpid())
     return makeFailure(Failure::Machine,
                        "cannot use CUDA: process {} was forked from {}, which had used it already; "
                        "fork before, or start a new program",
                        getpid(), all.process);
-  auto found = all.drivers.find(library.str());
-  if (found != all.drivers.end())
-    return found->second.get();
+  Library &one = all.libraries[library.str()];
+  lock.unlock();
+  const std::lock_guard loading(one.mutex);
+  if (one.driver)
+    return one.driver.get();
   llvm::Expected<std::unique_ptr<Driver>> driver = load(library);
   if (!driver)
     return driver.takeError();
+  one.driver = std::move(*driver);
+  lock.lock();
   all.process = getpid();
-  return (all.drivers[library.str()] = std::move(*driver)).get();
+  return one.driver.get();
 }
 
 llvm::Expected<std::unique_ptr<Driver>> Driver::load(llvm::StringRef library) {

@@ -14,6 +14,8 @@ using namespace ccl::test;
 namespace {
 
 CUresult failureOf(const char *function) {
+  if (fakeMachine().hangs.count(function))
+    hangUntilFileIsGone();
   auto found = fakeMachine().failures.find(function);
   return found == fakeMachine().failures.end() ? CUDA_SUCCESS : CUresult(found->second);
 }
@@ -24,6 +26,8 @@ CUresult ofDevice(CUdevice device, const char *function, Body body) {
   if (device < 0 || size_t(device) >= machine.visible.size())
     return CUDA_ERROR_INVALID_DEVICE;
   const FakeGpu &gpu = machine.gpus[machine.visible[size_t(device)]];
+  if (gpu.hangs.count(function))
+    hangUntilFileIsGone();
   auto found = gpu.failures.find(function);
   return found == gpu.failures.end() ? body(gpu) : CUresult(found->second);
 }

@@ -369,6 +369,25 @@ TEST_CASE("a driver that does not answer is left alone") {
   unlink(library.c_str());
 }
 
+TEST_CASE("CUDA's driver that does not answer is left alone, too") {
+  const std::string library = fmt::format("/tmp/ccl-stuck-cuda-{}.so", getpid());
+  std::filesystem::copy_file(gpuLibrary, library);
+  DetectOptions options{"", 5, {}, gpuLibrary, library, std::chrono::milliseconds(300)};
+  const std::string two = twoGpus("link 0 gpu 0000:20:00\n", "link 0 gpu 0000:10:00\n");
+  const auto begin = std::chrono::steady_clock::now();
+  Machine machine =
+      detectFake(gpuXml({0x10, 0x20}), two + "hang cuDeviceGetName\n", nullptr, options);
+  CHECK(std::chrono::steady_clock::now() - begin < std::chrono::seconds(10));
+  CHECK(mentions(machine.missing, "which GPUs CUDA shows: CUDA's driver " + library +
+                                      " has not answered for 0.3 s: it is stuck"));
+  // What NVML says holds.
+  CHECK(rankBuses(machine) == std::vector<int>{0x10, 0x20});
+  CHECK(hasLink(machine));
+  machine = detectFake(gpuXml({0x10, 0x20}), two, nullptr, options);
+  CHECK_FALSE(mentions(machine.missing, "has not answered"));
+  unlink(library.c_str());
+}
+
 TEST_CASE("another machine's XML has nothing to do with the GPUs of this one") {
   DetectOptions options{gpuXml({0x10, 0x20}), 5, {}, "/nowhere/nvml.so", "/nowhere/cuda.so"};
   Machine machine = detect(options);

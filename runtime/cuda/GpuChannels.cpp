@@ -67,7 +67,8 @@ llvm::Error GpuChannels::grow(const ChannelKey &key, std::vector<Instance> &have
   const int64_t pitch = slotPitch(key.protocol, slotBytes), part = line + key.slots * pitch;
   auto noMemory = [&](llvm::Error e) {
     return makeFailure(
-        Failure::Machine, "no memory for {} times {} slots of {} bytes from rank {} to rank {}: {}",
+        Failure::Machine,
+        "no memory for {} times {} slots of {} bytes (CCL_SLOT_BYTES) from rank {} to rank {}: {}",
         count, key.slots, pitch, key.source, key.destination, llvm::toString(std::move(e)));
   };
   // At the sender: counters, then ends. At the receiver: counters and slots, then ends.

@@ -104,8 +104,7 @@ CUresult fill(CUdeviceptr to, T value, size_t count, CUstream streamHandle) {
                    [=] {
                      if (state().memory.know(to, bytes) != Known::Yes)
                        return CUDA_ERROR_ILLEGAL_ADDRESS;
-                     std::fill_n(reinterpret_cast<T *>(to), count, value);
-                     return CUDA_SUCCESS;
+                     return fillMemory(to, value, count);
                    })
         .result;
   });

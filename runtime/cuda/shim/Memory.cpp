@@ -1,16 +1,19 @@
 //===- Memory.cpp -----------------------------------------------------------===//
 #include "runtime/cuda/shim/Memory.h"
 
+#include "runtime/Memory.h"
 #include "runtime/cuda/shim/Stream.h"
 
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/random.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cstdio>
 #include <cstring>
+#include <set>
 
 namespace ccl::cuda::shim {
 namespace {
@@ -45,6 +48,12 @@ bool isMapped(uintptr_t from, size_t bytes) {
   return true;
 }
 
+/// Of a file, what was touched.
+size_t touchedBytes(int file) {
+  struct stat status;
+  return file >= 0 && fstat(file, &status) == 0 ? size_t(status.st_blocks) * 512 : 0;
+}
+
 } // namespace
 
 Allocation::~Allocation() {
@@ -56,6 +65,26 @@ Allocation::~Allocation() {
 bool Range::isAccessible() const {
   return kind != Kind::Mapped ||
          std::any_of(std::begin(access), std::end(access), [](unsigned flags) { return flags; });
+}
+
+bool Memory::hasRoom(size_t bytes) const {
+  // What is small does no harm, and a look is slow.
+  if (bytes < size_t(16) << 20)
+    return true;
+  size_t allocated = 0, touched = touchedBytes(heap);
+  for (const std::atomic<size_t> &used : usedBytes)
+    allocated += used;
+  std::set<const Allocation *> own;
+  for (const auto &[handle, allocation] : allocations)
+    own.insert(allocation.get());
+  for (const auto &[base, range] : ranges)
+    own.insert(range.allocation.get());
+  for (const Allocation *allocation : own)
+    if (allocation && allocation->used)
+      touched += touchedBytes(allocation->file);
+  const size_t promised = allocated - std::min(allocated, touched);
+  const uint64_t available = availableMemory();
+  return promised <= available && bytes <= available - promised;
 }
 
 CUresult Memory::openHeap() {
@@ -81,7 +110,7 @@ CUresult Memory::allocate(const std::shared_ptr<Context> &context, int device, s
     return CUDA_ERROR_INVALID_VALUE;
   std::lock_guard lock(mutex);
   std::atomic<size_t> &used = usedBytes[device];
-  if (bytes > deviceBytes - used)
+  if (bytes > deviceBytes - used || !hasRoom(bytes))
     return CUDA_ERROR_OUT_OF_MEMORY;
   if (const CUresult result = openHeap(); result != CUDA_SUCCESS)
     return result;
@@ -144,6 +173,8 @@ CUresult Memory::allocateHost(const std::shared_ptr<Context> &context, int devic
                               void *&pointer) {
   if (bytes == 0)
     return CUDA_ERROR_INVALID_VALUE;
+  if (bytes > deviceBytes || bytes > availableMemory())
+    return CUDA_ERROR_OUT_OF_MEMORY;
   void *memory = mmap(nullptr, wholePages(bytes), PROT_READ | PROT_WRITE,
                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (memory == MAP_FAILED)

@@ -4,6 +4,10 @@
 // taken when they are touched. What cuMemAlloc gives lies in one sparse file without a name
 // (the heap), which other processes of the same user map through /proc; what cuMemCreate gives
 // is a file of its own, known by its descriptor.
+//
+// What the machine has not got is refused like what a device has not got: what was allocated
+// and not touched yet counts as taken. Other processes' is not known; fills, which touch much at
+// once, therefore look again.
 //===----------------------------------------------------------------------===//
 #pragma once
 
@@ -112,6 +116,8 @@ private:
   using Ranges = std::map<uintptr_t, Range>;
   const Range *lookUp(uintptr_t pointer) const;
   CUresult openHeap();
+  /// Whether the machine can give that to a device. Under the mutex.
+  bool hasRoom(size_t bytes) const;
   void unmapRange(const Range &range);
   /// The mapped ranges that make up these bytes exactly; false if there are others or gaps.
   bool cover(uintptr_t base, size_t bytes, Ranges::iterator &first, Ranges::iterator &last);
@@ -126,5 +132,10 @@ private:
   int64_t heapEnd = 0;
   uint64_t cookie = 0; ///< at the start of the heap, so that another one is not taken for it
 };
+
+/// `count` values in a row. Whole pages of zeros are given back instead of being touched.
+/// OUT_OF_MEMORY if the machine has no more before all is done.
+template <typename T>
+CUresult fillMemory(CUdeviceptr to, T value, size_t count);
 
 } // namespace ccl::cuda::shim

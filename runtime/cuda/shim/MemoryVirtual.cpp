@@ -26,7 +26,7 @@ CUresult Memory::create(size_t bytes, int device, bool exportable,
   if (bytes == 0 || bytes % granularity != 0)
     return CUDA_ERROR_INVALID_VALUE;
   std::lock_guard lock(mutex);
-  if (bytes > deviceBytes - usedBytes[device])
+  if (bytes > deviceBytes - usedBytes[device] || !hasRoom(bytes))
     return CUDA_ERROR_OUT_OF_MEMORY;
   char name[32];
   std::snprintf(name, sizeof name, fileFormat, device);

@@ -1,8 +1,11 @@
 //===- ShimMemoryTest.cpp - Memory of the stand-in's devices -----------------------===//
+#include "runtime/Memory.h"
 #include "test/unit/cuda/Shim.h"
 
+#include <sys/mman.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstring>
 #include <numeric>
 
@@ -50,6 +53,48 @@ TEST_CASE("5 GiB are there, and pages are taken when they are touched") {
   CHECK(data[bytes - 1] == 77);
   CHECK(name(shim().cuMemsetD8Async(memory.get() + bytes - 1, 77, 2, stream.get())) ==
         "CUDA_ERROR_INVALID_VALUE");
+}
+
+TEST_CASE("what the machine has not got is refused, touched or not") {
+  const InContext context;
+  // Three times so much are more than there is, and two of them are less than a GPU has.
+  const size_t piece = availableMemory() / 10 * 4 / unit * unit;
+  if (piece > size_t(39) << 30)
+    return;
+  const DeviceMemory first = llvm::cantFail(allocate(shim(), piece));
+  {
+    const DeviceMemory second = llvm::cantFail(allocate(shim(), piece));
+    CUdeviceptr third = 0;
+    CHECK(name(shim().cuMemAlloc_v2(&third, piece)) == "CUDA_ERROR_OUT_OF_MEMORY");
+    CUmemGenericAllocationHandle handle = 0;
+    for (const int device : {0, 1}) {
+      const CUmemAllocationProp prop = propOf(device);
+      CHECK(name(shim().cuMemCreate(&handle, piece, &prop, 0)) == "CUDA_ERROR_OUT_OF_MEMORY");
+    }
+    void *host = nullptr;
+    CHECK(name(shim().cuMemHostAlloc(&host, 4 * piece, 0)) == "CUDA_ERROR_OUT_OF_MEMORY");
+    // What is small is still there.
+    CHECK(bool(allocate(shim(), 1 << 20)));
+  }
+  CHECK(bool(allocate(shim(), piece)));
+}
+
+TEST_CASE("zeros cost no memory") {
+  const InContext context;
+  constexpr size_t bytes = size_t(1) << 30, page = 4096;
+  const DeviceMemory memory = llvm::cantFail(allocate(shim(), bytes));
+  const cuda::Stream stream = llvm::cantFail(makeStream(shim()));
+  auto *data = reinterpret_cast<uint8_t *>(memory.get());
+  data[0] = data[1] = data[page] = data[bytes / 2] = data[bytes - 2] = data[bytes - 1] = 7;
+  CHECK(shim().cuMemsetD8Async(memory.get() + 1, 0, bytes - 2, stream.get()) == CUDA_SUCCESS);
+  CHECK(shim().cuStreamSynchronize(stream.get()) == CUDA_SUCCESS);
+  std::vector<unsigned char> resident(bytes / page);
+  REQUIRE(mincore(data, bytes, resident.data()) == 0);
+  CHECK(std::count_if(resident.begin(), resident.end(), [](auto there) { return there & 1; }) < 16);
+  CHECK(data[0] == 7);
+  for (const size_t at : {size_t(1), page, bytes / 2, bytes - 2})
+    CHECK(data[at] == 0);
+  CHECK(data[bytes - 1] == 7);
 }
 
 TEST_CASE("what is freed, or was never there, is no memory") {

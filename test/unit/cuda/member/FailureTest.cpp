@@ -172,15 +172,19 @@ TEST_CASE("a rank without memory, and wrong arguments") {
   const int64_t n = 3;
   const Plan sum = ringAllReduce({n});
   const Seen full(n, [&](Process &process) -> std::string {
-    std::optional<Buffer> hog;
-    size_t free = 0, total = 0;
+    std::vector<DeviceMemory> hogs;
     if (process.rank == 1) {
       const ContextScope scope =
           llvm::cantFail(ContextScope::enter(shim(), process.member->context()));
-      shim().cuMemGetInfo_v2(&free, &total);
-      hog.emplace(shim(), process.device(), (free - (size_t(8) << 20)) / 4);
+      for (size_t bytes = size_t(32) << 30; bytes >= size_t(64) << 20;)
+        if (llvm::Expected<DeviceMemory> memory = cuda::allocate(shim(), bytes)) {
+          hogs.push_back(std::move(*memory));
+        } else {
+          llvm::consumeError(memory.takeError());
+          bytes /= 2;
+        }
     }
-    auto buffer = process.member->allocate(int64_t(16) << 20);
+    auto buffer = process.member->allocate(int64_t(1) << 30);
     return buffer ? "it has memory" : llvm::toString(buffer.takeError());
   });
   for (const std::string &text : full.texts) {

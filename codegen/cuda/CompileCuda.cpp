@@ -105,11 +105,16 @@ static void take(Cubin cubin, Plan &plan, CompileStats &stats) {
 static LogicalResult refuse(AlgorithmOp algorithm, const CompileOptions &options,
                             CompileStats &stats, llvm::Error error, bool isSource) {
   stats.machineFailed = true;
+  const bool isChosen = options.arch == "shim" && !options.shimCompiler.empty();
   InFlightDiagnostic diagnostic = emitError(algorithm.getLoc())
                                   << "cannot generate code for " << options.arch << ": "
                                   << llvm::toString(std::move(error));
   if (isSource) {
-    diagnostic.attachNote() << "this is a fault of the compiler, not of the program";
+    if (isChosen)
+      diagnostic.attachNote() << "that compiler is CCL_SHIM_CXX=" << options.shimCompiler
+                              << "; if it makes no shared objects of C++20, name another";
+    else
+      diagnostic.attachNote() << "this is a fault of the compiler, not of the program";
     if (options.dumpDir.empty())
       diagnostic.attachNote() << "CCL_DUMP_DIR=FOLDER (of ccl compile: --dump-phases-to FOLDER) "
                                  "keeps the source, kernel.cu";
@@ -161,8 +166,11 @@ LogicalResult compileCuda(AlgorithmOp algorithm, const model::Contract &contract
     Timer timer(stats.nvrtcMs);
     return compiler->compile(source, options.arch);
   }();
-  if (!cubin)
-    return refuse(algorithm, options, stats, cubin.takeError(), /*isSource=*/true);
+  if (!cubin) {
+    llvm::Error error = cubin.takeError();
+    const bool isSource = options.arch != "shim" || error.isA<CompilerFailed>();
+    return refuse(algorithm, options, stats, std::move(error), isSource);
+  }
   if (cache)
     if (llvm::Error error = cache->store(key, toEntry(*cubin)))
       emitWarning(algorithm.getLoc()) << "image not cached: " << llvm::toString(std::move(error));

@@ -1,7 +1,8 @@
 //===- ShimCompile.cpp ------------------------------------------------------===//
 #include "codegen/cuda/ShimCompile.h"
 
-#include "llvm/ADT/ScopeExit.h"
+#include "codegen/cuda/Workplace.h"
+
 #include "llvm/ADT/SmallString.h"
 #include "llvm/Support/FileSystem.h"
 #include "llvm/Support/MemoryBuffer.h"
@@ -26,6 +27,8 @@ extern char **environ;
 using namespace llvm;
 
 namespace ccl {
+
+char CompilerFailed::ID;
 
 template <typename... T>
 static Error failure(fmt::format_string<T...> format, T &&...values) {
@@ -99,48 +102,36 @@ std::string ShimCompiler::identity() const {
 // Running it
 //===----------------------------------------------------------------------===//
 
-/// A folder that nobody else may enter, and that goes with all that is in it.
-class TemporaryFolder {
-public:
-  static Expected<TemporaryFolder> create() {
-    SmallString<128> folder;
-    sys::path::system_temp_directory(/*ErasedOnReboot=*/true, folder);
-    sys::path::append(folder, "ccl-shim-XXXXXX");
-    std::string pattern = folder.str().str();
-    if (!mkdtemp(pattern.data()))
-      return failure("cannot create a folder {}: {}", pattern, std::strerror(errno));
-    return TemporaryFolder(std::move(pattern));
-  }
-  TemporaryFolder(TemporaryFolder &&other) noexcept : path(std::exchange(other.path, "")) {}
-  TemporaryFolder(const TemporaryFolder &) = delete;
-  TemporaryFolder &operator=(const TemporaryFolder &) = delete;
-  ~TemporaryFolder() {
-    if (!path.empty())
-      sys::fs::remove_directories(path);
-  }
-  const std::string &name() const { return path; }
-  std::string file(StringRef name) const { return path + "/" + name.str(); }
+/// Our environment, with temporary files of the compiler in the folder that it works in.
+static std::vector<std::string> environmentThere() {
+  std::vector<std::string> variables;
+  for (char *const *variable = environ; *variable; ++variable)
+    if (!StringRef(*variable).starts_with("TMPDIR="))
+      variables.emplace_back(*variable);
+  variables.emplace_back("TMPDIR=.");
+  return variables;
+}
 
-private:
-  explicit TemporaryFolder(std::string path) : path(std::move(path)) {}
-  std::string path;
-};
+static std::vector<char *> pointers(const std::vector<std::string> &words) {
+  std::vector<char *> result;
+  for (const std::string &word : words)
+    result.push_back(const_cast<char *>(word.c_str()));
+  result.push_back(nullptr);
+  return result;
+}
 
-/// Its processes are a group of their own, so that none outlives the limit. They work in `folder`,
-/// whose name sanitizers would keep in the image if files were named by it; stdout and stderr go
-/// to `log` there.
-static Expected<pid_t> spawn(const std::vector<std::string> &command, const std::string &folder,
+/// Its processes are of the workplace's group, so that none outlives the limit, or us. They work
+/// in its folder, whose name sanitizers would keep in the image if files were named by it; stdout
+/// and stderr go to `log` there.
+static Expected<pid_t> spawn(const std::vector<std::string> &command, const Workplace &place,
                              const char *log) {
-  std::vector<char *> arguments;
-  for (const std::string &word : command)
-    arguments.push_back(const_cast<char *>(word.c_str()));
-  arguments.push_back(nullptr);
+  const std::vector<std::string> variables = environmentThere();
   posix_spawn_file_actions_t actions;
   posix_spawnattr_t attributes;
   posix_spawn_file_actions_init(&actions);
   posix_spawnattr_init(&attributes);
   posix_spawn_file_actions_addopen(&actions, 0, "/dev/null", O_RDONLY, 0);
-  posix_spawn_file_actions_addchdir_np(&actions, folder.c_str());
+  posix_spawn_file_actions_addchdir_np(&actions, place.name().c_str());
   posix_spawn_file_actions_addopen(&actions, 1, log, O_WRONLY | O_CREAT | O_TRUNC, 0600);
   posix_spawn_file_actions_adddup2(&actions, 1, 2);
   // Signals as a program finds them: a caller may block or ignore some.
@@ -151,12 +142,12 @@ static Expected<pid_t> spawn(const std::vector<std::string> &command, const std:
     sigaddset(&standard, number);
   posix_spawnattr_setsigmask(&attributes, &none);
   posix_spawnattr_setsigdefault(&attributes, &standard);
-  posix_spawnattr_setpgroup(&attributes, 0);
+  posix_spawnattr_setpgroup(&attributes, place.group());
   posix_spawnattr_setflags(&attributes,
                            POSIX_SPAWN_SETPGROUP | POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
   pid_t child = 0;
-  const int error =
-      posix_spawn(&child, arguments[0], &actions, &attributes, arguments.data(), environ);
+  const int error = posix_spawn(&child, command[0].c_str(), &actions, &attributes,
+                                pointers(command).data(), pointers(variables).data());
   posix_spawn_file_actions_destroy(&actions);
   posix_spawnattr_destroy(&attributes);
   if (error != 0)
@@ -165,7 +156,7 @@ static Expected<pid_t> spawn(const std::vector<std::string> &command, const std:
 }
 
 /// "" if it ended well, else how it ended.
-static std::string await(pid_t child, std::chrono::seconds limit) {
+static std::string await(pid_t child, pid_t group, std::chrono::seconds limit) {
   const auto deadline = std::chrono::steady_clock::now() + limit;
   int status = 0;
   while (true) {
@@ -176,7 +167,7 @@ static std::string await(pid_t child, std::chrono::seconds limit) {
     if (ended < 0 && errno != EINTR)
       return errno == ECHILD ? "" : std::strerror(errno);
     if (std::chrono::steady_clock::now() > deadline) {
-      kill(-child, SIGKILL);
+      kill(-(group > 0 ? group : child), SIGKILL);
       waitpid(child, &status, 0);
       return fmt::format("ended after {} s, its limit", limit.count());
     }
@@ -193,31 +184,33 @@ static std::string readText(const std::string &file) {
 }
 
 Expected<std::string> ShimCompiler::compile(StringRef source, std::chrono::seconds limit) const {
-  Expected<TemporaryFolder> folder = TemporaryFolder::create();
-  if (!folder)
-    return folder.takeError();
+  Expected<Workplace> place = Workplace::open();
+  if (!place)
+    return place.takeError();
   const char *const input = "program.cu", *const output = "program.so", *const log = "log";
   std::error_code error;
-  raw_fd_ostream stream(folder->file(input), error, sys::fs::CD_CreateAlways);
+  raw_fd_ostream stream(place->file(input), error, sys::fs::CD_CreateAlways);
   stream << source;
   stream.close();
   if (!error)
     error = stream.error();
   stream.clear_error();
   if (error)
-    return failure("cannot write {}: {}", folder->file(input), error.message());
+    return failure("cannot write {}: {}", place->file(input), error.message());
   std::vector<std::string> command = {path};
   for (std::string &flag : flags(sanitizer))
     command.push_back(std::move(flag));
   command.insert(command.end(), {"-o", output, input});
-  Expected<pid_t> child = spawn(command, folder->name(), log);
+  Expected<pid_t> child = spawn(command, *place, log);
   if (!child)
     return child.takeError();
-  const std::string why = await(*child, limit);
-  std::string image = readText(folder->file(output));
+  const std::string why = await(*child, place->group(), limit);
+  std::string image = readText(place->file(output));
   if (!why.empty() || image.empty())
-    return failure("{}: {}\n{}", path, why.empty() ? "wrote no image" : why,
-                   StringRef(readText(folder->file(log))).rtrim().str());
+    return make_error<CompilerFailed>(
+        fmt::format("{}: {}\n{}", path, why.empty() ? "wrote no image" : why,
+                    StringRef(readText(place->file(log))).rtrim().str()),
+        inconvertibleErrorCode());
   return image;
 }
 

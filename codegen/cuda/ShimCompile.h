@@ -9,6 +9,13 @@
 
 namespace ccl {
 
+/// A compiler that was there, and did not make an image of a source: what it said.
+class CompilerFailed : public llvm::ErrorInfo<CompilerFailed, llvm::StringError> {
+public:
+  static char ID;
+  using ErrorInfo::ErrorInfo;
+};
+
 class ShimCompiler {
 public:
   /// `command` is a C++ compiler's name or path, or "": the first of clang++-19, clang++, g++
@@ -20,7 +27,8 @@ public:
 
   /// `source`, which includes nothing but the system's headers, as a shared object that exports
   /// what device/shim.h says. The error is the compiler's output, or that it took longer than
-  /// `limit`. From any thread; no file is left.
+  /// `limit` (CompilerFailed), or that it could not be started. From any thread; no file and no
+  /// process is left, even if this process is killed meanwhile.
   llvm::Expected<std::string> compile(llvm::StringRef source,
                                       std::chrono::seconds limit = std::chrono::seconds(120)) const;
 

@@ -6,10 +6,12 @@
 #include <doctest/doctest.h>
 
 #include <chrono>
+#include <csignal>
 #include <dlfcn.h>
 #include <filesystem>
 #include <fstream>
 #include <sys/mman.h>
+#include <sys/wait.h>
 #include <thread>
 #include <unistd.h>
 
@@ -263,6 +265,53 @@ TEST_CASE("a compiler that hangs is ended") {
   REQUIRE(!image);
   CHECK(llvm::toString(image.takeError()).find("ended after 1 s, its limit") != std::string::npos);
   CHECK(std::chrono::steady_clock::now() - start < std::chrono::seconds(20));
+}
+
+TEST_CASE("nothing is left of a process that is killed while it compiles") {
+  for (const int number : {SIGKILL, SIGINT, SIGTERM, SIGHUP}) {
+    CAPTURE(number);
+    const Folder folder, temporary;
+    const fs::path script = folder.path / "slow", pidFile = folder.path / "pid";
+    std::ofstream(script) << "#!/bin/sh\ntouch object.o\necho $$ > " << pidFile.string()
+                          << "\nsleep 600 & wait\n";
+    fs::permissions(script, fs::perms::owner_all);
+    llvm::Expected<ShimCompiler> slow = ShimCompiler::find(script.string(), "");
+    REQUIRE(slow);
+    const pid_t child = fork();
+    if (child == 0) {
+      signal(number, SIG_DFL);
+      setenv("TMPDIR", temporary.path.c_str(), 1);
+      llvm::consumeError(slow->compile("").takeError());
+      _exit(0);
+    }
+    const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+    auto until = [&](auto done) {
+      while (!done() && std::chrono::steady_clock::now() < deadline)
+        std::this_thread::sleep_for(std::chrono::milliseconds(10));
+      return done();
+    };
+    REQUIRE(until([&] { return contentOf(pidFile).ends_with("\n"); }));
+    CHECK_FALSE(fs::is_empty(temporary.path));
+    kill(child, number);
+    CHECK(waitpid(child, nullptr, 0) == child);
+    CHECK(until([&] { return fs::is_empty(temporary.path); }));
+    // One that nobody has reaped yet has no words.
+    const std::string pid = contentOf(pidFile);
+    const fs::path words = fs::path("/proc") / pid.substr(0, pid.size() - 1) / "cmdline";
+    CHECK(until([&] { return contentOf(words).empty(); }));
+  }
+}
+
+TEST_CASE("a folder that cannot be made is no fault of the compiler") {
+  setenv("TMPDIR", "/nonexistent", 1);
+  llvm::Expected<std::string> image = compiler().compile("");
+  unsetenv("TMPDIR");
+  REQUIRE(!image);
+  llvm::Error error = image.takeError();
+  CHECK_FALSE(error.isA<CompilerFailed>());
+  const std::string text = llvm::toString(std::move(error));
+  CHECK_MESSAGE(text.find("cannot make a folder /nonexistent/ccl-shim-") == 0, text);
+  CHECK_MESSAGE(text.ends_with("; TMPDIR says where"), text);
 }
 
 TEST_CASE("another compiler is another identity") {

@@ -35,6 +35,15 @@ int64_t availableCores() {
 
 } // namespace
 
+std::string describeSlow(int64_t rank, int64_t agoMs, int64_t microBatches) {
+  std::string text = fmt::format("the ranks still go on, rank {} less than {} ms ago: the time is "
+                                 "too short for this. Give it more (CCL_TIMEOUT, ccl run -T)",
+                                 rank, agoMs);
+  if (microBatches > 1)
+    text += fmt::format(", or ask for fewer micro-batches than {}", microBatches);
+  return text;
+}
+
 Group::Group(std::shared_ptr<World> world, ControlBlock *block, int64_t rank)
     : rank(rank), ranks(block->ranks), theWorld(std::move(world)), control(*block),
       spinBudget(ranks > availableCores()) {
@@ -175,6 +184,15 @@ std::string Group::describeOthers() const {
   return text;
 }
 
+std::optional<std::string> Group::notRunning(int64_t r) const {
+  if (std::optional<std::string> how = theWorld->gone(worldRank(r)))
+    return fmt::format("rank {} is gone: {}", r, *how);
+  if (const Milliseconds silence = theWorld->silence(worldRank(r)); silence > longSilence)
+    return fmt::format("rank {} ({}) has not run for {} ms: stopped?", r,
+                       theWorld->describe(worldRank(r)), silence.count());
+  return std::nullopt;
+}
+
 Group::Blame Group::findCulprit(int32_t peer) const {
   std::vector<bool> seen(size_t(ranks), false);
   std::vector<int64_t> chain{rank};
@@ -187,10 +205,8 @@ Group::Blame Group::findCulprit(int32_t peer) const {
     chain.push_back(at);
     const RankState &state = control.rank(at);
     const std::string who = fmt::format("rank {} ({})", at, theWorld->describe(worldRank(at)));
-    if (std::optional<std::string> how = theWorld->gone(worldRank(at)))
-      return {at, fmt::format("rank {} is gone: {}", at, *how)};
-    if (const Milliseconds silence = theWorld->silence(worldRank(at)); silence > longSilence)
-      return {at, fmt::format("{} has not run for {} ms: stopped?", who, silence.count())};
+    if (std::optional<std::string> why = notRunning(at))
+      return {at, *why};
     const int32_t waitsFor = state.waitsFor.load(std::memory_order_relaxed);
     if (waitsFor == waitsForNobody) {
       const bool idle = state.done.load(std::memory_order_acquire) >=
@@ -243,21 +259,12 @@ Group::Blame Group::judge(llvm::ArrayRef<Awaited> peers, Clock::time_point now) 
     return blame;
   const auto ago = std::chrono::ceil<Milliseconds>(now - sights[size_t(last)].since + patience);
   return {-1,
-          fmt::format("the ranks still go on, rank {} less than {} ms ago", last, ago.count()),
-          {},
-          true};
+          describeSlow(last, ago.count(), control.rank(rank).announcements[parity()].microBatches)};
 }
 
 std::string Group::describeTimeout(const std::string &missing, const Blame &blame) const {
-  std::string text = fmt::format("rank {} timed out after {} ms in {}; {}", rank, timeout.count(),
-                                 missing, blame.why);
-  if (!blame.slow)
-    return text;
-  text += ": the time is too short for this. Give it more (CCL_TIMEOUT, ccl run -T)";
-  const int64_t microBatches = control.rank(rank).announcements[parity()].microBatches;
-  if (microBatches > 1)
-    text += fmt::format(", or ask for fewer micro-batches than {}", microBatches);
-  return text;
+  return fmt::format("rank {} timed out after {} ms in {}; {}", rank, timeout.count(), missing,
+                     blame.why);
 }
 
 /// Of several that this rank waits for, one may be waiting for this rank.

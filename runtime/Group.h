@@ -14,6 +14,10 @@
 
 namespace ccl {
 
+/// What a time-out says of ranks that only were slow: `rank` went on less than `agoMs`
+/// milliseconds before.
+std::string describeSlow(int64_t rank, int64_t agoMs, int64_t microBatches);
+
 class Group final : private World::Listener {
 public:
   /// `control` lies in memory of `world`.
@@ -74,6 +78,8 @@ public:
 
   /// Whom this rank waited for last: "rank 1", "all ranks", "".
   std::string lastWait() const;
+  /// See Member.
+  std::optional<std::string> notRunning(int64_t r) const;
   /// What every rank but this one does, for reports.
   std::string describeOthers() const;
 
@@ -89,7 +95,6 @@ private:
     std::string why;
     /// Ranks that wait, or work; empty if what is said does not depend on whether they go on.
     std::vector<int64_t> alive{};
-    bool slow = false; ///< nobody: it only takes long
   };
   /// Who is at the end of the chain of ranks that wait for each other.
   Blame findCulprit(int32_t peer) const;

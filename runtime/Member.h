@@ -121,6 +121,8 @@ public:
   virtual void abort(std::string reason) = 0;
   /// The error that every call answers with; nothing while there is none.
   virtual std::optional<RuntimeError> failure() const = 0;
+  /// A sentence if `rank` is gone, or its process shows no sign of life. Any thread.
+  virtual std::optional<std::string> notRunning(int64_t rank) const = 0;
 };
 
 /// Calls body(rank) on a thread for each rank (rank 0 on the caller's) and joins the

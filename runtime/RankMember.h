@@ -55,6 +55,9 @@ public:
   llvm::Error fail(llvm::Error error) override;
   void abort(std::string reason) override { group.fail(Failure::Aborted, std::move(reason)); }
   std::optional<RuntimeError> failure() const override { return group.failure(); }
+  std::optional<std::string> notRunning(int64_t rank) const override {
+    return group.notRunning(rank);
+  }
 
   /// Only at the start, before others use it: what all ranks agreed on.
   void setDirect(bool value) { direct = value; }

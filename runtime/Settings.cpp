@@ -51,7 +51,7 @@ constexpr std::array<Entry, 23> table = {{
      "Do not read compiled programs from the cache."},
     {Setting::Algo, "CCL_ALGO", Kind::Text, "", "Algorithm to use for collectives that name none."},
     {Setting::Timeout, "CCL_TIMEOUT", Kind::Seconds, "30",
-     "Longest wait of a collective; then the communicator is aborted."},
+     "Time that a collective has; then the communicator is aborted."},
     {Setting::SlotBytes, "CCL_SLOT_BYTES", Kind::Bytes, "128K",
      "Size of one slot of a channel; larger transfers take more micro-batches."},
     {Setting::Via, "CCL_VIA", Kind::Via, "auto",

@@ -56,7 +56,7 @@ struct CudaLaunchOptions {
   llvm::ArrayRef<UnevenCounts> uneven{};
   /// By GPU of the communicator; empty: streams of our own. Null is the default stream.
   llvm::ArrayRef<CUstream> streams{};
-  Milliseconds timeout = defaultTimeout; ///< of every wait of a kernel
+  Milliseconds timeout = defaultTimeout; ///< from when its kernels begin to run
   int64_t microBatches = 0;              ///< at least so many; 0: the runtime chooses
   int64_t instances = 0;                 ///< 0: those of the communicator
   std::string_view reason{};             ///< why this program runs, for CCL_COLL_TRACE
@@ -243,7 +243,11 @@ private:
   struct Blame {
     int64_t rank;
     std::string why;
+    bool isSure = false; ///< whether or not ranks still go on
   };
+  /// And what is known of those on the way.
+  Blame findCulprit(const WaitReport &first, std::vector<const WaitReport *> &waits) const;
+  /// The same; nobody, if some of them went on a moment ago.
   Blame blame(const WaitReport &first) const;
   const WaitReport *reportOf(int64_t rank) const;
   llvm::Error wait();

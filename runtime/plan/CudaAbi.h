@@ -79,13 +79,15 @@ struct Where {
   long long microBatch; ///< of the launch
 };
 
-/// A wait that a kernel gave up.
+/// What a block did when it gave up: it waited, or was between micro-batches (`peer` is -1).
 struct WaitReport : Where {
   /// Of the program, or a barrier of the launch: -1 entry, -2 between micro-batches, -3 exit.
   int instruction = 0;
   /// numSlots -1: what is awaited is data with flags in it, `expected` their flag.
   int peer = -1, channelTo = 0, numSlots = 0;
-  long long expected = 0, found = 0; ///< values of the counter
+  long long expected = 0, found = 0;         ///< values of the counter
+  long long waitedNs = 0;                    ///< so long, as far as it looked at the clock
+  long long timeoutNs = 0, microBatches = 0; ///< of the launch
 };
 
 /// Why a kernel gave up; in memory of the host. The first block to write `claimed` fills it; others
@@ -128,7 +130,7 @@ struct LaunchHead {
   long long count = 0;        ///< elements of one shard
   long long microBatches = 1; ///< every chunk is cut into so many slices: 1 << batchShift
   long long stride = 0;       ///< elements between chunks in scratch and in a slot
-  long long timeoutNs = 0;    ///< of a wait; 0: none
+  long long timeoutNs = 0;    ///< of the launch, from when it begins to run; 0: none
   /// [instance * numEnds + e]: the ends that the program uses. They are shared with other
   /// programs of the communicator and stay where they are.
   ChannelEnd *const *ends = nullptr;

@@ -52,6 +52,7 @@ struct BlockState {
   ChannelEnd *homes[sharedEnds];
   int named[CCL_NAMED > 0 ? CCL_NAMED : 1]; ///< ends
   int last;
+  u64 began, looked; ///< when the launch did, and when its first thread last saw whether it is over
 };
 __shared__ BlockState state;
 

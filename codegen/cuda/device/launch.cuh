@@ -77,6 +77,7 @@ __device__ __forceinline__ bool begin(Block &b, const Launch &one, const Launch 
   reportAs(-1);
   if (threadIndex() == 0) {
     state.launch = &launch;
+    state.began = state.looked = nanoseconds();
     const int instance = int(CCL_AGENTS > 1 ? block / u32(launch.blocks) : block);
     state.here = {int(launch.me), int(block) - instance * launch.blocks,    instance,
                   launch.plan,    i64(loadAcquire(&launch.sync->launches)), instance};
@@ -124,6 +125,19 @@ __device__ __forceinline__ bool meetAgents(bool all) {
   return true;
 }
 
+/// So many nanoseconds between two looks of who does not wait for long.
+constexpr u64 betweenLooks = 1000000;
+
+/// By one thread, between micro-batches: of many that never wait for long nobody else would see
+/// that the time is over, or that another has failed. Whether that is so.
+__device__ __forceinline__ bool isOver() {
+  const u64 now = nanoseconds();
+  if (now - state.looked < betweenLooks)
+    return false;
+  state.looked = now;
+  return look(0, awaited(barrier, -1), 0, 0) == 0;
+}
+
 /// Whether there is a micro-batch more for this instance. Its agents wait for each other first,
 /// and where the proof asks for it for those of all ranks.
 __device__ __forceinline__ bool nextBatch(Block &b) {
@@ -135,8 +149,9 @@ __device__ __forceinline__ bool nextBatch(Block &b) {
   reportAs(-2);
   if (threadIndex() == 0) {
     state.here.microBatch += launch.instances;
+    fails |= more && isOver();
     if constexpr (all || CCL_AGENTS > 1)
-      fails = more && !meetAgents(all);
+      fails |= more && !fails && !meetAgents(all);
   }
   b.failed |= syncAny(fails);
   return more && !b.failed;

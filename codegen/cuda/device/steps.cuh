@@ -51,6 +51,7 @@ __device__ __forceinline__ void runStep(const Launch &launch, const Step &step) 
   reportAs(-1);
   if (threadIndex() == 0) {
     state.launch = &launch;
+    state.began = state.looked = nanoseconds(); // its time-out is its own: copies have none
     state.here = {
         int(launch.me), step.agent, step.instance, launch.plan, i64(loadAcquire(&sync.launches)),
         step.microBatch};

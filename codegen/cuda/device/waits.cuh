@@ -9,25 +9,39 @@ namespace ccl::cuda {
 constexpr int pollsBetweenLooks = 256;
 
 /// What is waited for, in one number: registers are few where waits are. The low bits say which
-/// kind it is, the others an end, or for the last two a peer.
+/// kind it is, the others an end, or for the last two a peer; -1: nobody is waited for.
 enum Awaited : int { filled = 0, freed = 1, flags = 2, barrier = 3 };
 __device__ constexpr int awaited(Awaited kind, int endOrPeer) { return endOrPeer * 4 + kind; }
 
+/// A call, or waits would need registers for it. `waited` is in units of 1 << 16 nanoseconds.
+__device__ __noinline__ void addTimes(FailureReport &report, u32 waited) {
+  const Launch &launch = *state.launch;
+  report.waitedNs = i64(waited) << 16;
+  report.timeoutNs = launch.timeoutNs;
+  report.microBatches = launch.microBatches;
+}
+
 /// Every so many polls of a wait that `began` then, or 0 at first: when it did, or 0 if it is to
-/// give up. The first to do so tells the host, and all that wait on this communicator; then each
-/// rank says whom it waited for, which tells who is to blame.
+/// give up, as the time of the launch is over. The first to do so tells the host, and all that wait
+/// on this communicator; then each rank says whom it waited for, and for how long, which tells
+/// who is to blame.
 __device__ __noinline__ u64 look(u64 began, int what, u64 expected, u64 found) {
-  relaxLong();
+  if (what >= 0)
+    relaxLong();
   const Launch &launch = *state.launch;
   Control &control = *launch.control;
   const bool aborted = loadRelaxed(&control.abort) != 0;
-  if (!aborted) {
+  u32 waited;
+  {
     const u64 now = nanoseconds();
-    if (began == 0 || launch.timeoutNs == 0 || i64(now - began) < launch.timeoutNs)
-      return began == 0 ? now : began;
+    if (began == 0)
+      began = now;
+    if (!aborted && (launch.timeoutNs == 0 || i64(now - state.began) < launch.timeoutNs))
+      return began;
+    waited = u32((now - began) >> 16);
   }
-  const int kind = what % 4;
-  int peer = what / 4, numSlots = kind == flags ? -1 : 0;
+  const int kind = what & 3;
+  int peer = what >> 2, numSlots = kind == flags ? -1 : 0;
   if (kind == filled || kind == freed) {
     const ChannelEnd &end = endAt(peer);
     peer = end.peer;
@@ -46,6 +60,7 @@ __device__ __noinline__ u64 look(u64 began, int what, u64 expected, u64 found) {
     report.numSlots = numSlots;
     report.expected = i64(expected);
     report.found = i64(found);
+    addTimes(report, waited);
     fenceHost();
     storeRelaxed(&report.written, 1);
     if (i == 0)

@@ -65,6 +65,7 @@ public:
     meeting.barrier.arrive_and_drop();
   }
   std::optional<RuntimeError> failure() const override { return std::nullopt; }
+  std::optional<std::string> notRunning(int64_t) const override { return std::nullopt; }
 
 protected:
   static llvm::Error none() {

@@ -33,8 +33,9 @@ TEST_CASE("a rank that never sends: who waits for whom") {
     Variant silent{n, wire, 2};
     const std::string error =
         ranks.run(load(tableAllGather(silent)), optionsOf(count, Milliseconds(1000)));
-    CHECK(contains(error, "timed out in launch 2 of table_all_gather (hash 0123abcd, all_gather "
-                          "int32): agent block 7, instance 0, micro-batch 0, instruction "));
+    CHECK(contains(
+        error, "timed out after 1000 ms in launch 2 of table_all_gather (hash 0123abcd, all_gather "
+               "int32): agent block 7, instance 0, micro-batch 0, instruction "));
     CHECK(contains(error, " waits for rank "));
     // With flags a wait is for data, or for a free slot all the same.
     CHECK((contains(error, "2 slots): expected counter ") ||
@@ -64,14 +65,44 @@ TEST_CASE("ranks that wait for each other") {
   CHECK(contains(error, " wait for each other"));
 }
 
+TEST_CASE("the time is that of the launch, and nobody is to blame for a slow one") {
+  // With one rank nothing waits: only the end of a micro-batch looks at the clock.
+  for (const int64_t n : {4, 1}) {
+    const int64_t count = 64;
+    Ranks ranks(n, {0});
+    ranks.allocate(count, count * n);
+    const Program program = load(ringAllGather({n}));
+    ranks.fill(0);
+    REQUIRE(ranks.run(program, optionsOf(count)) == "");
+    CudaLaunchOptions options = optionsOf(count, Milliseconds(200));
+    options.microBatches = int64_t(1) << 30;
+    const auto begin = std::chrono::steady_clock::now();
+    const std::string error = ranks.run(program, options);
+    CHECK(std::chrono::steady_clock::now() - begin < std::chrono::seconds(10));
+    CAPTURE(error);
+    CHECK(contains(error, "timed out after 200 ms in launch 2 of ring_all_gather"));
+    CHECK(contains(error, n == 1 ? " of 1073741824; " : "; "));
+    CHECK(contains(error, "; the ranks still go on, rank "));
+    CHECK(contains(error, " ms ago: the time is too short for this. Give it more (CCL_TIMEOUT, ccl "
+                          "run -T), or ask for fewer micro-batches than 1073741824"));
+    REQUIRE(ranks.group->failure());
+    CHECK(ranks.group->failure()->culprit == -1);
+  }
+}
+
 TEST_CASE("abort from another thread") {
+  bool waits = true; // or goes on and on
+  SUBCASE("a launch that waits") {}
+  SUBCASE("a long one") { waits = false; }
   const int64_t n = 4, count = 64;
   Ranks ranks(n, {0, 1});
   ranks.allocate(count, count * n);
   Variant silent{n, "simple", 1};
   const auto begin = std::chrono::steady_clock::now();
-  REQUIRE(text(ranks.launch(load(ringAllGather(silent)), optionsOf(count, Milliseconds(60000)))) ==
-          "");
+  CudaLaunchOptions options = optionsOf(count, Milliseconds(60000));
+  if (!waits)
+    options.microBatches = int64_t(1) << 30;
+  REQUIRE(text(ranks.launch(load(ringAllGather(waits ? silent : Variant{n})), options)) == "");
   std::thread other([&] {
     std::this_thread::sleep_for(std::chrono::milliseconds(100));
     ranks.group->abort("enough");

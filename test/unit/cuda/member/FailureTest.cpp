@@ -89,7 +89,7 @@ TEST_CASE("a rank that launches less than the others") {
     return error.empty() ? process.member->failure()->message : error;
   });
   for (const std::string &text : seen.texts) {
-    CHECK(contains(text, "timed out in launch 6 of ring_all_reduce"));
+    CHECK(contains(text, "timed out after 1500 ms in launch 6 of ring_all_reduce"));
     CHECK(contains(text, "rank 2 waits for nobody"));
     CHECK(text == seen.texts[0]);
   }
@@ -107,9 +107,11 @@ TEST_CASE("a process that is stopped") {
       return;
     }
     const std::string error = sumUntilFailure(process, plan, 100, Milliseconds(1500));
-    process.complaint.unless(contains(error, "timed out in launch 6 of ring_all_reduce") &&
-                                 contains(error, "rank 1 waits for nobody"),
-                             "{}", error);
+    process.complaint.unless(
+        contains(error, "timed out after 1500 ms in launch 6 of ring_all_reduce") &&
+            contains(error, "; rank 1 (process ") && contains(error, ") has not run for ") &&
+            contains(error, " ms: stopped?"),
+        "{}", error);
     process.complaint.unless(process.member->failure()->culprit == 1, "culprit {}",
                              process.member->failure()->culprit);
   });

@@ -265,6 +265,7 @@ public:
     if (failed(toAlgorithm()))
       return failure();
     Stages stages(options.dumpDir, options.overrideDir, algorithm.getSymName(), algorithm.getLoc());
+    stages.checkOverrides();
     std::string ir;
     if (failed(replaceAlgorithm(stages)) || failed(prove()) || failed(toPrograms()) ||
         failed(replacePrograms(stages)) || failed(proveLowered()))

@@ -57,13 +57,33 @@ void Stages::dump(StringRef file, ModuleOp module) const {
   dump(file, stream.str());
 }
 
-FailureOr<OwningOpRef<ModuleOp>> Stages::replacement(StringRef file) const {
+std::string Stages::overrideOf(StringRef file) const {
   if (overrideDir.empty())
-    return OwningOpRef<ModuleOp>();
-  std::string path = pathOf(pathOf(overrideDir, folder), file);
-  if (!llvm::sys::fs::exists(path))
-    path = pathOf(overrideDir, file);
-  if (!llvm::sys::fs::exists(path))
+    return "";
+  for (const std::string &path :
+       {pathOf(pathOf(overrideDir, folder), file), pathOf(overrideDir, file)})
+    if (llvm::sys::fs::exists(path))
+      return path;
+  return "";
+}
+
+void Stages::checkOverrides() const {
+  if (overrideDir.empty())
+    return;
+  // Code that is the same as ours does no harm, but whether it is is not known yet.
+  for (StringRef code : {"kernel.ll", "kernel.cu"})
+    if (const std::string path = overrideOf(code); !path.empty())
+      emitWarning(location) << path << " is not read: what replaces a stage is algorithm.mlir or "
+                            << "program.mlir";
+  if (overrideOf("algorithm.mlir").empty() && overrideOf("program.mlir").empty())
+    emitWarning(location) << "nothing is replaced: CCL_OVERRIDE_DIR=" << overrideDir << " has no "
+                          << pathOf(folder, "algorithm.mlir") << " and no "
+                          << pathOf(folder, "program.mlir");
+}
+
+FailureOr<OwningOpRef<ModuleOp>> Stages::replacement(StringRef file) const {
+  const std::string path = overrideOf(file);
+  if (path.empty())
     return OwningOpRef<ModuleOp>();
   OwningOpRef<ModuleOp> module =
       parseSourceFile<ModuleOp>(path, ParserConfig(location.getContext()));

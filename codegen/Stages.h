@@ -1,8 +1,8 @@
 //===- Stages.h - Intermediate forms, written out and replaced -------------===//
 //
 // The stages of a compilation are files `<program>/algorithm.mlir`,
-// `<program>/program.mlir` and `<program>/kernel.ll` in the dump folder. The first two
-// are read back from the override folder, by the same name or directly in it.
+// `<program>/program.mlir` and `<program>/kernel.ll` or `kernel.cu` in the dump folder. The first
+// two are read back from the override folder, by the same name or directly in it.
 //===----------------------------------------------------------------------===//
 #pragma once
 
@@ -18,6 +18,9 @@ public:
   Stages(llvm::StringRef dumpDir, llvm::StringRef overrideDir, llvm::StringRef program,
          mlir::Location location);
 
+  /// Emits a warning if the override folder has nothing for this program, or has code, which is
+  /// not read.
+  void checkOverrides() const;
   bool dumps() const { return !dumpDir.empty(); }
   /// Emits a warning if the file cannot be written.
   void dump(llvm::StringRef file, llvm::StringRef text) const;
@@ -27,6 +30,9 @@ public:
   mlir::FailureOr<mlir::OwningOpRef<mlir::ModuleOp>> replacement(llvm::StringRef file) const;
 
 private:
+  /// Where the override folder has it; "": nowhere.
+  std::string overrideOf(llvm::StringRef file) const;
+
   std::string dumpDir, overrideDir, folder;
   mlir::Location location;
 };

@@ -46,7 +46,8 @@ constexpr std::array<Entry, 23> table = {{
     {Setting::DumpDir, "CCL_DUMP_DIR", Kind::Path, "",
      "Folder that gets every stage of every compilation."},
     {Setting::OverrideDir, "CCL_OVERRIDE_DIR", Kind::Path, "",
-     "Folder with stages that replace those of the same name in a dump; they are proved again."},
+     "Folder with stages that replace those of the same name in a dump, algorithm.mlir and "
+     "program.mlir; they are proved again."},
     {Setting::AlwaysCompile, "CCL_ALWAYS_COMPILE", Kind::Flag, "0",
      "Do not read compiled programs from the cache."},
     {Setting::Algo, "CCL_ALGO", Kind::Text, "", "Algorithm to use for collectives that name none."},

@@ -286,6 +286,19 @@ TEST_CASE("stages are dumped, and replaced by edited ones") {
   CHECK(broken.says("error: "));
   write(other / "program.mlir", "ccl.program");
   CHECK_FALSE(Result(ring, options).ok);
+
+  // What replaces nothing is no surprise.
+  fs::remove_all(other);
+  Result absent(ring, options);
+  CHECK(absent.ok);
+  CHECK(absent.says("warning: nothing is replaced: CCL_OVERRIDE_DIR="));
+  write(other / "ring" / "program.mlir", program);
+  CHECK_FALSE(Result(ring, options).says("warning"));
+  write(other / "ring" / "kernel.ll", "no code");
+  Result code(ring, options);
+  CHECK(code.ok);
+  CHECK(
+      code.says("kernel.ll is not read: what replaces a stage is algorithm.mlir or program.mlir"));
 }
 
 TEST_CASE("a dump folder that cannot be written is warned of") {

@@ -421,7 +421,7 @@ Action addCompile(CLI::App &app) {
                  "program)");
   app.add_option("--arch", flags->arch,
                  "of cuda, cubin and plan: a GPU's, such as sm_90a (default: that of this "
-                 "machine's), or shim, for this machine's processor");
+                 "machine's, or sm_90a if it has none), or shim, for this machine's processor");
   app.add_flag("--multimem", flags->multimem,
                "what is one place of all ranks goes through the switch (sm_90 or later)");
   app.add_flag("--tma", flags->tma, "copies go by the tensor memory accelerator (sm_90 or later)");

@@ -97,6 +97,14 @@ double millisecondsSinceStart() {
 // Session
 //===----------------------------------------------------------------------===//
 
+/// All that tells a diagnostic from others.
+static std::string wholeText(mlir::Diagnostic &diagnostic, const std::string &loc) {
+  std::string text = fmt::format("{} {} {}", loc, int(diagnostic.getSeverity()), diagnostic.str());
+  for (mlir::Diagnostic &note : diagnostic.getNotes())
+    text += fmt::format("\n{} {}", locationText(note.getLocation()), note.str());
+  return text;
+}
+
 mlir::MLIRContext &Session::context() {
   if (theContext)
     return *theContext;
@@ -116,6 +124,8 @@ mlir::MLIRContext &Session::context() {
         std::string loc = locationText(diagnostic.getLocation());
         if (diagnostic.getSeverity() == mlir::DiagnosticSeverity::Error && !firstProblem)
           firstProblem = Problem{diagnostic.str(), loc};
+        if (!told.insert(wholeText(diagnostic, loc)).second)
+          return mlir::success();
         if (!loc.empty())
           return mlir::failure();
         llvm::errs() << "ccl: "

@@ -16,6 +16,7 @@
 
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -90,7 +91,10 @@ public:
   };
   /// The first error in the input since `clearProblem`; there is one after every BadInput.
   const std::optional<Problem> &problem() const { return firstProblem; }
-  void clearProblem() { firstProblem.reset(); }
+  void clearProblem() {
+    firstProblem.reset();
+    told.clear();
+  }
 
 private:
   int fail(Failure cause, const std::string &message, const std::string &who = "ccl");
@@ -102,6 +106,7 @@ private:
   std::unique_ptr<mlir::SourceMgrDiagnosticHandler> printer;
   std::unique_ptr<mlir::ScopedDiagnosticHandler> recorder;
   std::optional<Problem> firstProblem;
+  std::set<std::string> told; ///< diagnostics: the same one is told once for a place
 };
 
 } // namespace ccl::cli

@@ -13,6 +13,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cstdlib>
 #include <limits>
 #include <optional>
@@ -30,6 +31,9 @@ struct Entry {
   Kind kind;
   std::string_view defaultText;
   std::string_view description;
+  /// Of a number.
+  uint32_t least = 0, most = std::numeric_limits<uint32_t>::max();
+  bool powerOfTwo = false;
 };
 
 constexpr std::array<Entry, 23> table = {{
@@ -68,13 +72,14 @@ constexpr std::array<Entry, 23> table = {{
     {Setting::CudaLibrary, "CCL_CUDA_LIBRARY", Kind::Path, "",
      "CUDA's driver instead of libcuda.so.1; `shim` is a stand-in that runs kernels on this "
      "machine's processor."},
-    {Setting::ShimDevices, "CCL_SHIM_DEVICES", Kind::Number, "1",
-     "How many GPUs the stand-in has, at most 16."},
+    {Setting::ShimDevices, "CCL_SHIM_DEVICES", Kind::Number, "1", "How many GPUs the stand-in has.",
+     1, 16},
     {Setting::ShimSms, "CCL_SHIM_SMS", Kind::Number, "16",
-     "How many multiprocessors each of them has, at most 256; 8 blocks run on one at once."},
+     "How many multiprocessors each of them has; 8 blocks run on one at once.", 1, 256},
     {Setting::CudaInstances, "CCL_CUDA_INSTANCES", Kind::Number, "",
-     "Copies of every program's blocks that a launch on GPUs cuts its data into: a power of two, "
-     "at most 64; by its size if not set."},
+     "Copies of every program's blocks that a launch on GPUs cuts its data into; by its size if "
+     "not set.",
+     1, 64, true},
     {Setting::NvrtcLibrary, "CCL_NVRTC_LIBRARY", Kind::Path, "",
      "NVIDIA's run-time compiler instead of the libnvrtc that is found."},
     {Setting::ShimCxx, "CCL_SHIM_CXX", Kind::Path, "",
@@ -95,6 +100,14 @@ static_assert(isInEnumOrder());
 
 constexpr std::array<std::string_view, 3> viaNames = {"auto", "staged", "direct"};
 
+/// What is expected of a number.
+std::string describeNumber(const Entry &entry) {
+  if (entry.most == std::numeric_limits<uint32_t>::max())
+    return "whole number";
+  return fmt::format("{} from {} to {}", entry.powerOfTwo ? "power of two" : "whole number",
+                     entry.least, entry.most);
+}
+
 /// "a, b or c".
 template <size_t n>
 std::string oneOf(const std::array<std::string_view, n> &names) {
@@ -102,8 +115,8 @@ std::string oneOf(const std::array<std::string_view, n> &names) {
 }
 
 /// What is expected. Of a closed set all of it.
-std::string describe(Kind kind) {
-  switch (kind) {
+std::string describe(const Entry &entry) {
+  switch (entry.kind) {
   case Kind::Level: return oneOf(log::levelNames);
   case Kind::Subsystems:
     return fmt::format("ALL, or a list of {}", fmt::join(log::subsystemNames, ", "));
@@ -113,7 +126,7 @@ std::string describe(Kind kind) {
   case Kind::Seconds: return "seconds, over 0";
   case Kind::Bytes: return "bytes, K, M and G are binary";
   case Kind::Via: return oneOf(viaNames);
-  case Kind::Number: return "whole number";
+  case Kind::Number: return describeNumber(entry);
   }
   return "";
 }
@@ -142,11 +155,14 @@ std::optional<double> parseBytes(llvm::StringRef text) {
   return double(bytes);
 }
 
-std::optional<double> parseNumber(llvm::StringRef text) {
+std::optional<double> parseNumber(llvm::StringRef text, const Entry &entry) {
   uint32_t value = 0;
   if (text.empty()) // the default: not known
     return -1;
-  return text.getAsInteger(10, value) ? std::nullopt : std::optional(double(value));
+  if (text.getAsInteger(10, value) || value < entry.least || value > entry.most ||
+      (entry.powerOfTwo && !std::has_single_bit(value)))
+    return std::nullopt;
+  return double(value);
 }
 
 std::string expandPath(Setting setting, llvm::StringRef text, bool isDefault) {
@@ -213,13 +229,13 @@ llvm::Error Settings::set(size_t index, std::string_view text) {
   case Kind::Flag: number = parseFlag(text); break;
   case Kind::Seconds: number = parseSeconds(text); break;
   case Kind::Bytes: number = parseBytes(text); break;
-  case Kind::Number: number = parseNumber(text); break;
+  case Kind::Number: number = parseNumber(text, entry); break;
   case Kind::Path: value.text = expandPath(entry.setting, text, false); break;
   case Kind::Text: break;
   }
   if (!number)
     return makeFailure(Failure::BadArgument, "{}={}: expected {}", entry.name, text,
-                       describe(entry.kind));
+                       describe(entry));
   value.number = *number;
   values[index] = std::move(value);
   return llvm::Error::success();
@@ -294,15 +310,15 @@ std::string_view Settings::source(Setting setting) const {
 std::vector<Settings::Row> Settings::list() const {
   std::vector<Row> rows;
   for (size_t i = 0; i < table.size(); ++i)
-    rows.push_back({table[i].name, describe(table[i].kind), table[i].defaultText,
-                    table[i].description, source(table[i].setting), values[i].text});
+    rows.push_back({table[i].name, describe(table[i]), table[i].defaultText, table[i].description,
+                    source(table[i].setting), values[i].text});
   return rows;
 }
 
 std::string Settings::toMarkdown() {
   std::string page = "| variable | value | default | meaning |\n|---|---|---|---|\n";
   for (const Entry &entry : table)
-    page += fmt::format("| `{}` | {} | {} | {} |\n", entry.name, describe(entry.kind),
+    page += fmt::format("| `{}` | {} | {} | {} |\n", entry.name, describe(entry),
                         entry.defaultText.empty() ? "" : fmt::format("`{}`", entry.defaultText),
                         entry.description);
   return page;

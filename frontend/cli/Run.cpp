@@ -25,6 +25,7 @@
 #include <CLI/Formatter.hpp>
 #include <fmt/format.h>
 
+#include <bit>
 #include <thread>
 
 namespace ccl::cli {
@@ -207,6 +208,9 @@ int Runner::refuseForGpus() {
   }
   if (options.blocking > 0)
     return session.usage("-z is for ranks of the host");
+  if (options.instances > 0 && !std::has_single_bit(uint64_t(options.instances)))
+    return session.usage(fmt::format("--instances {}: a power of two from 1 to {}",
+                                     options.instances, cuda::mostInstances));
   // As many queues as there are; the driver reads that once. What the user chose stays.
   if (options.copyEngines && options.device == "cuda")
     setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);

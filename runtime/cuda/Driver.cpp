@@ -134,7 +134,9 @@ llvm::Expected<std::unique_ptr<Driver>> Driver::load(llvm::StringRef library) {
   // Not unloaded: the driver may have started threads.
   return makeFailure(Failure::Machine, "cannot initialize CUDA ({}, driver {}): {}; {}",
                      driver->path, versionText(driver->driverVersion), driver->describe(result),
-                     advice);
+                     driver->shim ? "CCL_SHIM_DEVICES is a number from 1 to 16, CCL_SHIM_SMS from "
+                                    "1 to 256"
+                                  : advice);
 }
 
 llvm::Error Driver::resolve(void *handle) {

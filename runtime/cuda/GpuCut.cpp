@@ -40,8 +40,7 @@ llvm::Expected<GpuCut> chooseGpuCut(const Plan &plan, const RankFacts &facts, in
   if (rules.instances != 0 && (rules.instances < 0 || rules.instances > mostInstances ||
                                !std::has_single_bit(uint64_t(rules.instances))))
     return makeFailure(Failure::BadArgument,
-                       "a launch has a power of two of instances, at most {}, not {} "
-                       "(CCL_CUDA_INSTANCES)",
+                       "a launch has a power of two of instances, at most {}, not {}",
                        mostInstances, rules.instances);
   GpuCut result;
   if (rules.instances > 0)

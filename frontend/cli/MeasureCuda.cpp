@@ -91,6 +91,7 @@ private:
   Lengths lengths;
   std::vector<UnevenCounts> stated;
   uint64_t round = 0;
+  bool isFirst = true; ///< no launch is over yet
 };
 
 } // namespace
@@ -381,6 +382,8 @@ Error CudaLoop::runForm(const Lengths &size, bool inPlace, Measurement &found) {
   double coldUs = 0;
   if (Error error = time(1, coldUs))
     return error;
+  if (std::exchange(isFirst, false) && cudaOptions.onFirstLaunch)
+    cudaOptions.onFirstLaunch();
   if (Error error = capture(cudaOptions.graphLaunches))
     return error;
   int64_t warmup = options.warmup;

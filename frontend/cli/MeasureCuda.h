@@ -10,6 +10,8 @@ struct CudaMeasureOptions {
   /// Launches in a graph that is captured once and replayed for every measurement and check; 0:
   /// launches are not captured.
   int64_t graphLaunches = 0;
+  /// Called once, when the first launch is over: it was not refused.
+  std::function<void()> onFirstLaunch{};
 };
 
 /// Runs `program` on all ranks of `group` (each process calls it, if there are several) for all

@@ -522,10 +522,11 @@ llvm::Error Runner::measureOnGpus(cuda::CudaGroup &group,
                 stats.jitMs};
   const bool bothForms = measuring.outOfPlace && measuring.inPlace;
   const bool first = group.localRanks().front() == 0; // says what was found
+  CudaMeasureOptions cudaOptions{options.graph};
   if (first)
-    describe(loaded, stats);
+    cudaOptions.onFirstLaunch = [&] { describe(loaded, stats); };
   return measureCuda(
-      group, *driver, program, workload, sizes, measuring, {options.graph},
+      group, *driver, program, workload, sizes, measuring, cudaOptions,
       [&] {
         if (startMs == 0)
           startMs = millisecondsSinceStart();

@@ -111,6 +111,21 @@ llvm::Error CudaGroup::findShapes(Launching &launching) {
   return llvm::Error::success();
 }
 
+/// "1 rank", "2 ranks".
+static std::string counted(int64_t n, std::string_view what) {
+  return fmt::format("{} {}{}", n, what, n == 1 ? "" : "s");
+}
+
+/// What to do where blocks have no room.
+static std::string howToFit(bool isShim, int64_t instances) {
+  std::string text = "fewer ranks on each GPU (--cuda-devices) need less room";
+  if (instances > 1)
+    text += ", and so do fewer instances (--instances)";
+  return isShim ? text + "; CCL_SHIM_DEVICES and CCL_SHIM_SMS say how many GPUs there are, and how "
+                         "large they are"
+                : text;
+}
+
 llvm::Error CudaGroup::cut(Launching &launching) {
   const Prepared &prepared = launching.prepared;
   const Plan &plan = prepared.program->plan();
@@ -130,11 +145,14 @@ llvm::Error CudaGroup::cut(Launching &launching) {
     const int64_t blocks = (ranks * grid.blocks + grid.engines) * cut->instances;
     if (blocks > grid.mostBlocks)
       return makeFailure(Failure::BadArgument,
-                         "{} (hash {}) needs {} blocks that run at once ({} ranks of {} agents{}, "
-                         "{} instances), but {}",
-                         plan.program, plan.hash, blocks, ranks, grid.blocks,
-                         grid.engines > 0 ? fmt::format(", {} copy engines", grid.engines) : "",
-                         cut->instances, grid.describe);
+                         "{} (hash {}) needs {} blocks that run at once ({} of {}{}, {}), but {}; {}",
+                         plan.program, plan.hash, blocks, counted(ranks, "rank"),
+                         counted(grid.blocks, "agent"),
+                         grid.engines > 0
+                             ? fmt::format(", {}", counted(grid.engines, "copy engine"))
+                             : "",
+                         counted(cut->instances, "instance"), grid.describe,
+                         howToFit(driver.isShim(), cut->instances));
     if (llvm::Error e = checkEngines(prepared, d, cut->instances))
       return e;
   }

@@ -132,8 +132,11 @@ TEST_CASE("grids that do not fit are refused with both numbers") {
   options.instances = 32;
   const Program program = load(ringAllReduce({8}));
   const std::string error = ranks.run(program, options);
-  CHECK(contains(error, "needs 256 blocks that run at once (8 ranks of 1 agents, 32 instances), "
+  CHECK(contains(error, "needs 256 blocks that run at once (8 ranks of 1 agent, 32 instances), "
                         "but GPU 0 holds 128 at once, 8 on each of 16 multiprocessors"));
+  CHECK(contains(error,
+                 "; fewer ranks on each GPU (--cuda-devices) need less room, and so do fewer "
+                 "instances (--instances); CCL_SHIM_DEVICES and CCL_SHIM_SMS say"));
   options.instances = 3;
   CHECK(contains(ranks.run(program, options), "a power of two of instances, at most 64, not 3"));
   // Nothing has happened.

@@ -136,9 +136,13 @@ llvm::Error ForkedRanks::wait(Milliseconds longest) {
         continue;
       }
       const pid_t child = std::exchange(children[i], 0);
-      if (found > 0 && WIFSIGNALED(status))
-        say(fmt::format("rank {} (process {}) was killed by signal {}", i + 1, child,
-                        WTERMSIG(status)));
+      if (found > 0 && WIFSIGNALED(status)) {
+        std::string text = fmt::format("rank {} (process {}) was killed by signal {}", i + 1, child,
+                                       WTERMSIG(status));
+        if (firstKilled.empty())
+          firstKilled = text;
+        say(std::move(text));
+      }
       if (found > 0 && WIFEXITED(status) && WEXITSTATUS(status) != 0)
         say(fmt::format("rank {} (process {}) ended with status {}", i + 1, child,
                         WEXITSTATUS(status)));

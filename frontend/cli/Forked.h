@@ -37,10 +37,13 @@ public:
   std::vector<int> takeSockets() { return star.keep(0); }
   /// Waits for all children, at most so long. Errors tell of one that was killed or is late.
   llvm::Error wait(Milliseconds longest);
+  /// Then: of the first child that a signal ended, which only its parent sees; "": none.
+  const std::string &killed() const { return firstKilled; }
 
 private:
   std::vector<pid_t> children; ///< by rank - 1; 0: reaped
   bootstrap::Star star;
+  std::string firstKilled;
 };
 
 /// Keeps the calling thread on a core of its own, if there are as many cores as ranks, as

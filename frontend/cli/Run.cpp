@@ -594,6 +594,15 @@ llvm::Error Runner::onProcess(int64_t ranks, const OwnPart &part) {
   return member ? part(std::move(*member)) : member.takeError();
 }
 
+/// What ranks saw of another one's end, and what its parent knows of it.
+static llvm::Error withDeath(llvm::Error error, const std::string &killed) {
+  return llvm::handleErrors(std::move(error), [&](std::unique_ptr<RuntimeError> e) -> llvm::Error {
+    if (!killed.empty() && !llvm::StringRef(e->message).contains("killed by signal"))
+      e->message += "; " + killed;
+    return llvm::Error(std::move(e));
+  });
+}
+
 /// This process as rank 0, and children.
 llvm::Error Runner::onProcesses(int64_t ranks, const OwnPart &part) {
   auto join = [&](int64_t rank, std::vector<int> sockets) -> llvm::Error {
@@ -630,12 +639,13 @@ llvm::Error Runner::onProcesses(int64_t ranks, const OwnPart &part) {
   if (!forked)
     return forked.takeError();
   llvm::Error error = join(0, forked->takeSockets());
-  // They have what we have, a result or an error, and only have to end.
-  llvm::Error late = forked->wait(Milliseconds(5000));
+  // They have what we have, a result or an error, and only have to end. After an error some may
+  // not be able to.
+  llvm::Error late = forked->wait(Milliseconds(error ? 1000 : 5000));
   if (!error)
     return late;
   llvm::consumeError(std::move(late));
-  return error;
+  return withDeath(std::move(error), forked->killed());
 }
 
 /// The lengths of shards to measure. In place, an all_to_all is as long there as back: with

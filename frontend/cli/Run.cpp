@@ -141,10 +141,14 @@ static void addMeasureOptions(CLI::App &command, RunOptions &options) {
   command.add_option("-o,--op", options.ops, "reductions: sum,max (default: the contract's)");
   command.add_flag("--in-place", options.inPlace, "only in place (default: both forms)");
   command.add_flag("--out-of-place", options.outOfPlace, "only out of place");
-  command.add_option("--iters", options.measure.iterations,
-                     "timed launches (default: 20, fewer for large sizes)");
-  command.add_option("-w,--warmup,--warmup_iters", options.measure.warmup,
-                     "launches before (default: 5, fewer for large sizes)");
+  command
+      .add_option("--iters", options.measure.iterations,
+                  "timed launches (default: 20, fewer for large sizes)")
+      ->check(CLI::Range(int64_t(0), int64_t(1) << 40));
+  command
+      .add_option("-w,--warmup,--warmup_iters", options.measure.warmup,
+                  "launches before (default: 5, fewer for large sizes)")
+      ->check(CLI::Range(int64_t(0), int64_t(1) << 40));
   command.add_flag("--check", options.check, "check results (the default)");
   command.add_option("-c", options.checks, "rounds of checking; 0: none")
       ->check(CLI::Range(int64_t(0), int64_t(1) << 20));
@@ -300,8 +304,6 @@ int Runner::refuseWhatCannotBe() {
         *launcher));
   if (options.timeout && !(*options.timeout > 0 && *options.timeout <= 365.0 * 86400))
     return session.usage("--timeout: a deadline is over 0 seconds and within a year");
-  if (options.measure.iterations < -1 || options.measure.warmup < -1)
-    return session.usage("--iters and -w are not negative");
   for (auto [letter, value] : {std::pair("-R", &options.registration), {"-u", &options.unalign}})
     if (!value->empty())
       log::info(log::Subsystem::Init, -1, "{} {} ignored: it has no meaning here", letter, *value);

@@ -40,7 +40,7 @@ struct CudaCall {
   std::span<void *const> streams{};
   /// The same for one GPU, if there are no `streams`.
   std::optional<void *> stream{};
-  /// Of every wait of a kernel. 0: the communicator's.
+  /// From when its kernels begin to run. 0: the communicator's.
   std::chrono::milliseconds timeout{0};
   std::string algorithm{};          ///< see Call
   const Program *program = nullptr; ///< see Call

@@ -199,7 +199,9 @@ std::vector<int64_t> CudaGroup::localRanks() const {
 
 CudaGroup::~CudaGroup() {
   llvm::consumeError(wait());
-  watch.reset(); // its thread uses all of this
+  if (watch)
+    watch->end(); // its thread uses all of this, and `watch`
+  watch.reset();
 }
 
 //===----------------------------------------------------------------------===//

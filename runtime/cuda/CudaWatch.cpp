@@ -30,7 +30,9 @@ llvm::Expected<std::unique_ptr<CudaWatch>> CudaWatch::start(Member &member, Cont
   return watch;
 }
 
-CudaWatch::~CudaWatch() {
+CudaWatch::~CudaWatch() { end(); }
+
+void CudaWatch::end() {
   stop.store(true);
   if (thread.joinable())
     thread.join();
@@ -41,6 +43,19 @@ void CudaWatch::run() {
     look();
     std::this_thread::sleep_for(interval);
   }
+}
+
+/// Without the words that other blocks still look at.
+static FailureReport contentOf(const FailureReport &report) {
+  FailureReport copy;
+  static_cast<Where &>(copy) = report;
+  copy.instruction = report.instruction;
+  copy.peer = report.peer;
+  copy.channelTo = report.channelTo;
+  copy.numSlots = report.numSlots;
+  copy.expected = report.expected;
+  copy.found = report.found;
+  return copy;
 }
 
 void CudaWatch::look() {
@@ -54,7 +69,7 @@ void CudaWatch::look() {
   FailureReport &report = reports()[me];
   if (mine.written.load(std::memory_order_relaxed) == 0 &&
       __atomic_load_n(&report.written, __ATOMIC_ACQUIRE) != 0) {
-    mine.report = report;
+    mine.report = contentOf(report);
     mine.written.store(1, std::memory_order_release);
   }
   if (!told && __atomic_load_n(&control->failure.written, __ATOMIC_ACQUIRE) != 0) {

@@ -23,6 +23,8 @@ public:
   static llvm::Expected<std::unique_ptr<CudaWatch>>
   start(Member &member, Control *control, std::function<void()> onTimeout, Milliseconds timeout);
   ~CudaWatch();
+  /// Its thread does nothing any more once this has returned.
+  void end();
 
   /// What a wait of `rank` waited for when it was over, if its process has said so yet. Any thread.
   const WaitReport *reportOf(int64_t rank) const;

@@ -144,15 +144,13 @@ llvm::Error CudaGroup::cut(Launching &launching) {
     const int64_t ranks = int64_t(parts[d].ranks.size());
     const int64_t blocks = (ranks * grid.blocks + grid.engines) * cut->instances;
     if (blocks > grid.mostBlocks)
-      return makeFailure(Failure::BadArgument,
-                         "{} (hash {}) needs {} blocks that run at once ({} of {}{}, {}), but {}; {}",
-                         plan.program, plan.hash, blocks, counted(ranks, "rank"),
-                         counted(grid.blocks, "agent"),
-                         grid.engines > 0
-                             ? fmt::format(", {}", counted(grid.engines, "copy engine"))
-                             : "",
-                         counted(cut->instances, "instance"), grid.describe,
-                         howToFit(driver.isShim(), cut->instances));
+      return makeFailure(
+          Failure::BadArgument,
+          "{} (hash {}) needs {} blocks that run at once ({} of {}{}, {}), but {}; {}",
+          plan.program, plan.hash, blocks, counted(ranks, "rank"), counted(grid.blocks, "agent"),
+          grid.engines > 0 ? fmt::format(", {}", counted(grid.engines, "copy engine")) : "",
+          counted(cut->instances, "instance"), grid.describe,
+          howToFit(driver.isShim(), cut->instances));
     if (llvm::Error e = checkEngines(prepared, d, cut->instances))
       return e;
   }

@@ -45,19 +45,6 @@ void CudaWatch::run() {
   }
 }
 
-/// Without the words that other blocks still look at.
-static FailureReport contentOf(const FailureReport &report) {
-  FailureReport copy;
-  static_cast<Where &>(copy) = report;
-  copy.instruction = report.instruction;
-  copy.peer = report.peer;
-  copy.channelTo = report.channelTo;
-  copy.numSlots = report.numSlots;
-  copy.expected = report.expected;
-  copy.found = report.found;
-  return copy;
-}
-
 void CudaWatch::look() {
   const auto me = size_t(member.rank());
   Shown &mine = *shown[me];
@@ -69,7 +56,7 @@ void CudaWatch::look() {
   FailureReport &report = reports()[me];
   if (mine.written.load(std::memory_order_relaxed) == 0 &&
       __atomic_load_n(&report.written, __ATOMIC_ACQUIRE) != 0) {
-    mine.report = contentOf(report);
+    mine.report = report; // without the words that other blocks still look at
     mine.written.store(1, std::memory_order_release);
   }
   if (!told && __atomic_load_n(&control->failure.written, __ATOMIC_ACQUIRE) != 0) {

@@ -184,8 +184,10 @@ TEST_CASE("copy engines that do not come, or wait in vain") {
     CudaLaunchOptions options = optionsOf(count);
     options.timeout = Milliseconds(1000);
     const std::string error = ranks.run(load(engineAllGather(silent)), options);
-    CHECK(contains(error, "timed out in launch 2 of engine_all_gather (hash 0123abcd, all_gather "
-                          "int32): agent block 0, instance 0, micro-batch 0, instruction "));
+    CHECK(contains(
+        error,
+        "timed out after 1000 ms in launch 2 of engine_all_gather (hash 0123abcd, all_gather "
+        "int32): agent block 0, instance 0, micro-batch 0, instruction "));
     CHECK(contains(error, " waits for rank 2 (channel from it)"));
     CHECK(contains(error, "; rank 2 waits for nobody: "));
     CHECK(ranks.group->failure()->culprit == 2);
@@ -199,7 +201,7 @@ TEST_CASE("copy engines that do not come, or wait in vain") {
   CudaLaunchOptions options = optionsOf(count, 2);
   options.timeout = Milliseconds(500);
   const std::string error = ranks.run(load(engineAllGather(mute)), options);
-  CHECK(contains(error, "timed out in launch 1 of engine_all_gather"));
+  CHECK(contains(error, "timed out after 500 ms in launch 1 of engine_all_gather"));
   CHECK(ranks.group->failure()->category == Failure::Timeout);
   CHECK(ranks.group->failure()->culprit == 1);
 }
@@ -218,9 +220,10 @@ TEST_CASE("a step that waits in vain says so") {
   CudaLaunchOptions options = optionsOf(8);
   options.timeout = Milliseconds(500);
   const std::string error = ranks.run(load(plan), options);
-  CHECK(contains(error, "rank 0 timed out in launch 1 of engine_all_gather (hash 0123abcd, "
-                        "all_gather int32): agent proxy 6, instance 0, micro-batch 0, instruction "
-                        "0 waits for rank 0 (channel from it): expected counter 1, found 0"));
+  CHECK(contains(error,
+                 "rank 0 timed out after 500 ms in launch 1 of engine_all_gather (hash 0123abcd, "
+                 "all_gather int32): agent proxy 6, instance 0, micro-batch 0, instruction "
+                 "0 waits for rank 0 (channel from it): expected counter 1, found 0"));
 }
 
 TEST_CASE("abort ends copy engines, and nothing is left") {
@@ -267,7 +270,7 @@ TEST_CASE("more copy engines than a GPU has queues or room for") {
   unsetenv(queues);
   // 2 ranks of a block and 2 copy engines each on a GPU: 6 blocks of an instance.
   CHECK(contains(ranks.run(program, optionsOf(count, 32)),
-                 "needs 192 blocks that run at once (2 ranks of 1 agents, 4 copy engines, 32 "
+                 "needs 192 blocks that run at once (2 ranks of 1 agent, 4 copy engines, 32 "
                  "instances), but GPU 0 holds 128 at once"));
   ranks.fill(2);
   CHECK(ranks.run(program, optionsOf(count, 16)) == "");

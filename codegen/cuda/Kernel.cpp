@@ -1,6 +1,7 @@
 //===- Kernel.cpp -----------------------------------------------------------===//
 #include "codegen/cuda/Kernel.h"
 
+#include "codegen/cuda/IndexText.h"
 #include "codegen/cuda/LoopFacts.h"
 #include "codegen/host/Affine.h"
 #include "codegen/host/Channels.h"
@@ -63,7 +64,6 @@ private:
   llvm::raw_ostream &line() { return os.indent(indent); }
   // Names of things
   FailureOr<SmallVector<std::string>> print(Operation *op, AffineMap map, ValueRange operands);
-  std::string print(AffineExpr expr, unsigned numDims, ArrayRef<std::string> operands);
   FailureOr<std::string> printBound(affine::AffineForOp loop, bool upper);
   FailureOr<std::string> printChannel(ChannelOp channel);
   FailureOr<std::string> printOperand(TransferOp op, const PlaceRef &place, bool all);
@@ -274,44 +274,6 @@ LogicalResult ProgramWriter::writeForAtOnce(affine::AffineForOp loop, TransferOp
 // Names of things
 //===----------------------------------------------------------------------===//
 
-/// Whether an expression stands in parentheses next to an operator.
-static bool isSum(AffineExpr expr) { return expr.getKind() == AffineExprKind::Add; }
-
-std::string ProgramWriter::print(AffineExpr expr, unsigned numDims,
-                                 ArrayRef<std::string> operands) {
-  if (auto constant = dyn_cast<AffineConstantExpr>(expr))
-    return fmt::format("{}", constant.getValue());
-  if (auto dim = dyn_cast<AffineDimExpr>(expr))
-    return operands[dim.getPosition()];
-  if (auto symbol = dyn_cast<AffineSymbolExpr>(expr))
-    return operands[numDims + symbol.getPosition()];
-  auto binary = cast<AffineBinaryOpExpr>(expr);
-  const std::string left = print(binary.getLHS(), numDims, operands);
-  const std::string right = print(binary.getRHS(), numDims, operands);
-  switch (expr.getKind()) {
-  case AffineExprKind::Add: {
-    // a + b * -1 and a + -1 say a - b and a - 1.
-    if (auto product = dyn_cast<AffineBinaryOpExpr>(binary.getRHS());
-        product && product.getKind() == AffineExprKind::Mul)
-      if (auto factor = dyn_cast<AffineConstantExpr>(product.getRHS());
-          factor && factor.getValue() == -1) {
-        const std::string term = print(product.getLHS(), numDims, operands);
-        return left + " - " + (isSum(product.getLHS()) ? "(" + term + ")" : term);
-      }
-    if (auto constant = dyn_cast<AffineConstantExpr>(binary.getRHS());
-        constant && constant.getValue() < 0)
-      return fmt::format("{} - {}", left, -constant.getValue());
-    return left + " + " + right;
-  }
-  case AffineExprKind::Mul:
-    return fmt::format("{} * {}", isSum(binary.getLHS()) ? "(" + left + ")" : left,
-                       isSum(binary.getRHS()) ? "(" + right + ")" : right);
-  case AffineExprKind::Mod: return fmt::format("mod({}, {})", left, right);
-  case AffineExprKind::FloorDiv: return fmt::format("floorDiv({}, {})", left, right);
-  default: return fmt::format("ceilDiv({}, {})", left, right);
-  }
-}
-
 FailureOr<SmallVector<std::string>> ProgramWriter::print(Operation *op, AffineMap map,
                                                          ValueRange operands) {
   if (std::string why = host::whyNotAffine(map); !why.empty())
@@ -323,7 +285,7 @@ FailureOr<SmallVector<std::string>> ProgramWriter::print(Operation *op, AffineMa
       return op->emitOpError("depends on an index that has no code on GPUs");
   }
   for (AffineExpr expr : map.getResults())
-    results.push_back(print(expr, map.getNumDims(), texts));
+    results.push_back(printIndex(expr, map.getNumDims(), texts));
   return results;
 }
 

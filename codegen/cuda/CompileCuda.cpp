@@ -27,7 +27,7 @@ struct ImageCompiler {
     ImageCompiler compiler;
     if (options.arch == "shim") {
       llvm::Expected<ShimCompiler> shim =
-          ShimCompiler::find(options.shimCompiler, options.sanitizer);
+          ShimCompiler::find(options.shimCompiler, options.sanitizer, options.shimThreads);
       if (!shim)
         return shim.takeError();
       compiler.shim = std::move(*shim);

@@ -40,8 +40,12 @@ static Error failure(fmt::format_string<T...> format, T &&...values) {
 // Which compiler
 //===----------------------------------------------------------------------===//
 
-Expected<ShimCompiler> ShimCompiler::find(StringRef command, StringRef sanitizer) {
+Expected<ShimCompiler> ShimCompiler::find(StringRef command, StringRef sanitizer, int64_t threads) {
   ShimCompiler compiler;
+  compiler.threads = threads;
+  if (threads != 1 && (threads < 32 || threads > 1024 || threads % 32 != 0))
+    return failure("CCL_SHIM_THREADS={}: a block has 1 thread, or a multiple of 32 up to 1024",
+                   threads);
   compiler.sanitizer = sanitizer.str();
   const std::vector<std::string> names =
       command.empty() ? std::vector<std::string>{"clang++-19", "clang++", "g++", "c++"}
@@ -76,7 +80,7 @@ Expected<ShimCompiler> ShimCompiler::find(StringRef command, StringRef sanitizer
 /// Rounding and aliasing are those of the GPU: no fused products, and the same bytes may be seen
 /// as numbers of several sizes. Hidden symbols are never shared between images. The same source
 /// gives the same bytes: names that the compiler makes up are not random.
-static std::vector<std::string> flags(StringRef sanitizer) {
+std::vector<std::string> ShimCompiler::flags() const {
   std::vector<std::string> flags = {"-xc++",
                                     "-std=c++20",
                                     "-O1",
@@ -90,12 +94,14 @@ static std::vector<std::string> flags(StringRef sanitizer) {
                                     "-fno-rtti",
                                     "-frandom-seed=ccl"};
   if (!sanitizer.empty())
-    flags.push_back("-fsanitize=" + sanitizer.str());
+    flags.push_back("-fsanitize=" + sanitizer);
+  if (threads > 1)
+    flags.push_back(fmt::format("-DCCL_SHIM_THREADS={}", threads));
   return flags;
 }
 
 std::string ShimCompiler::identity() const {
-  return fmt::format("shim {} {}", version, fmt::join(flags(sanitizer), " "));
+  return fmt::format("shim {} {}", version, fmt::join(flags(), " "));
 }
 
 //===----------------------------------------------------------------------===//
@@ -198,7 +204,7 @@ Expected<std::string> ShimCompiler::compile(StringRef source, std::chrono::secon
   if (error)
     return failure("cannot write {}: {}", place->file(input), error.message());
   std::vector<std::string> command = {path};
-  for (std::string &flag : flags(sanitizer))
+  for (std::string &flag : flags())
     command.push_back(std::move(flag));
   command.insert(command.end(), {"-o", output, input});
   Expected<pid_t> child = spawn(command, *place, log);

@@ -5,7 +5,9 @@
 #include "llvm/Support/Error.h"
 
 #include <chrono>
+#include <cstdint>
 #include <string>
+#include <vector>
 
 namespace ccl {
 
@@ -19,8 +21,10 @@ public:
 class ShimCompiler {
 public:
   /// `command` is a C++ compiler's name or path, or "": the first of clang++-19, clang++, g++
-  /// and c++ that is found. `sanitizer`: "", "address", "thread".
-  static llvm::Expected<ShimCompiler> find(llvm::StringRef command, llvm::StringRef sanitizer);
+  /// and c++ that is found. `sanitizer`: "", "address", "thread". Blocks of its images have
+  /// `threads` threads of CUDA: 1, or a multiple of 32 up to 1024 (device/fibers.h).
+  static llvm::Expected<ShimCompiler> find(llvm::StringRef command, llvm::StringRef sanitizer,
+                                           int64_t threads = 1);
 
   /// All that the same source could get another image from, as text.
   std::string identity() const;
@@ -33,7 +37,10 @@ public:
                                       std::chrono::seconds limit = std::chrono::seconds(120)) const;
 
 private:
+  std::vector<std::string> flags() const;
+
   std::string path, version, sanitizer;
+  int64_t threads = 1;
 };
 
 } // namespace ccl

@@ -4,6 +4,8 @@
 #include "codegen/Compile.h"
 #include "runtime/Settings.h"
 
+#include <algorithm>
+
 namespace ccl::cli {
 
 /// Where code is cached, stages are dumped to and replaced from, and what compiles for GPUs. What
@@ -16,6 +18,7 @@ inline CompileOptions compileOptions(const Settings &settings) {
   options.overrideDir = settings.text(Setting::OverrideDir);
   options.nvrtcLibrary = settings.text(Setting::NvrtcLibrary);
   options.shimCompiler = settings.text(Setting::ShimCxx);
+  options.shimThreads = std::max<int64_t>(settings.number(Setting::ShimThreads), 1);
   return options;
 }
 

@@ -110,6 +110,13 @@ struct Me {
 /// Of a side of a transfer: a slot of a channel, a chunk of this rank's buffer `b`, or of another
 /// rank's.
 __device__ __forceinline__ Operand slot(Channel c, Wire wire) { return {-2, wire, c.end}; }
+/// Of a named one: looked up by the thread that puts the operand in its place.
+struct NamedSlot {
+  Named channel;
+  Wire wire;
+  __device__ __forceinline__ operator Operand() const { return slot(Channel(channel), wire); }
+};
+__device__ __forceinline__ NamedSlot slot(const Named &c, Wire wire) { return {c, wire}; }
 __device__ __forceinline__ Operand at(int b, int chunk) { return {-1, b, chunk}; }
 __device__ __forceinline__ Operand at(int b, int chunk, int rank) { return {rank, b, chunk}; }
 /// The same chunk of all ranks.

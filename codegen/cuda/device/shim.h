@@ -1,22 +1,30 @@
 //===- shim.h - Kernels as C++ of this machine's processor -----------------------===//
 //
 // In front of ccl.cuh and a generated source, which compile unchanged: a block is one thread of
-// the host, shared memory is that thread's, memory of a GPU is memory. For a kernel NAME there
-// is, to be called by whoever plays the driver,
+// the host, shared memory is that thread's, memory of a GPU is memory. A block has one thread of
+// CUDA, or as many as CCL_SHIM_THREADS says (fibers.h). For a kernel NAME there is, to be called by
+// whoever plays the driver,
 //
 //   int NAME_shim(int what, void **params, unsigned block, unsigned blocks, size_t *sizes)
 //
 //   what = 0: returns the number of parameters; sizes, if not null, gets their bytes
-//   what = 1: runs block `block` of `blocks`; params[i] points to parameter i. Returns 0
+//   what = 1: runs block `block` of `blocks`; params[i] points to parameter i; sizes, if not
+//             null, to how many threads the launch gives a block. Returns 0
 //
 // All blocks of a launch must run at once, each on a thread of its own: they wait for each other.
 // No ordering is stronger than on a GPU, so that ThreadSanitizer sees what a GPU may do.
 //===----------------------------------------------------------------------===//
 #pragma once
 
+#include "fibers.h"
+
 #define CCL_SHIM 1
 #undef CCL_THREADS
+#ifdef CCL_SHIM_THREADS
+#define CCL_THREADS CCL_SHIM_THREADS
+#else
 #define CCL_THREADS 1
+#endif
 
 // Before the macros, which would change what these say.
 #include <sched.h>
@@ -48,14 +56,23 @@ namespace ccl::cuda {
 
 static thread_local unsigned currentBlock, currentBlocks;
 
-inline int threadIndex() { return 0; }
-inline int threadCount() { return 1; }
 inline int blockIndex() { return int(currentBlock); }
 inline int blockCount() { return int(currentBlocks); }
+#ifdef CCL_SHIM_THREADS
+inline int threadIndex() { return fibers::index(); }
+inline int threadCount() { return fibers::count(); }
+inline void syncBlock() { fibers::meetBlock(false); }
+inline bool syncAny(bool mine) { return fibers::meetBlock(mine); }
+inline void syncWarp() { fibers::meetWarp(true); }
+inline bool allOfWarp(bool mine) { return fibers::meetWarp(mine); }
+#else
+inline int threadIndex() { return 0; }
+inline int threadCount() { return 1; }
 inline void syncBlock() {}
 inline bool syncAny(bool mine) { return mine; }
 inline void syncWarp() {}
 inline bool allOfWarp(bool mine) { return mine; }
+#endif
 
 inline unsigned long long loadAcquire(const unsigned long long *p) {
   return __atomic_load_n(p, __ATOMIC_ACQUIRE);
@@ -96,9 +113,13 @@ inline unsigned long long nanoseconds() {
 
 /// There may be more blocks than processors: who waits lets the others go on.
 inline void relax() {
+#ifdef CCL_SHIM_THREADS
+  fibers::yield();
+#else
   static thread_local unsigned polls;
   if (++polls % 8 == 0)
     sched_yield();
+#endif
 }
 inline void relaxLong() {
   const timespec pause{0, 20000};
@@ -122,6 +143,9 @@ inline bool loadLine(const char *p, unsigned flag, unsigned long long &word) {
 // `ll128`: a warp writes a line in one piece; here the flag, which comes last, tells of the words
 // before it. Every lane asks for it, since lanes come one after the other.
 inline void storeWord(char *line, int lane, unsigned long long word) {
+#ifdef CCL_SHIM_THREADS
+  fibers::storedWord(lane == 15);
+#endif
   __atomic_store_n(reinterpret_cast<unsigned long long *>(line) + lane, word,
                    lane == 15 ? __ATOMIC_RELEASE : __ATOMIC_RELAXED);
 }
@@ -158,7 +182,21 @@ int enter(void (*kernel)(P...), int what, void **params, unsigned block, unsigne
     return -1;
   currentBlock = block;
   currentBlocks = blocks;
+#ifdef CCL_SHIM_THREADS
+  struct Launch {
+    void (*kernel)(P...);
+    void **params;
+    static void run(void *launch) {
+      auto &[kernel, params] = *static_cast<Launch *>(launch);
+      int i = 0;
+      Call<P...>{kernel, *static_cast<P *>(params[i++])...};
+    }
+  } launch{kernel, params};
+  const size_t threads = sizes ? *sizes : 1;
+  fibers::run(&Launch::run, &launch, threads < CCL_THREADS ? int(threads) : CCL_THREADS, block);
+#else
   Call<P...>{kernel, *static_cast<P *>(params[i++])...};
+#endif
   return 0;
 }
 

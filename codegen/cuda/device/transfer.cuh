@@ -108,6 +108,9 @@ __device__ __noinline__ bool transferOperands(int count, int sources, int operan
 __device__ __noinline__ void setOperand(int i, int peer, int buffer, int chunk) {
   state.operands[i] = {peer, buffer, chunk};
 }
+__device__ __forceinline__ void setOperand(int i, const Operand &operand, int piece = 0) {
+  setOperand(i, operand.peer, operand.buffer, operand.chunk + piece);
+}
 
 /// Every destination becomes the combination of all sources, `count` adjacent chunks. Operands are
 /// so many sources, then the destinations.
@@ -120,7 +123,7 @@ __device__ __forceinline__ void transfer(Block &b, int instruction, int count,
   reportAs(instruction);
   if (threadIndex() == 0) {
     int next = 0;
-    (setOperand(next++, operands.peer, operands.buffer, operands.chunk), ...);
+    (setOperand(next++, operands), ...);
   }
   b.failed = transferOperands(count, sources, int(sizeof...(O)), kind, 1);
 }
@@ -132,7 +135,7 @@ struct Row {
   template <typename... O>
   __device__ __forceinline__ void put(const O &...operands) const {
     int next = first;
-    (setOperand(next++, operands.peer, operands.buffer, operands.chunk + piece), ...);
+    (setOperand(next++, operands, piece), ...);
   }
 };
 

@@ -41,7 +41,8 @@ CUresult launch(CUfunction handle, const Shape &shape, CUstream streamHandle, vo
     const auto resident = unsigned(state().sms * blocksPerSm);
     if (cooperative && shape.blocks > resident)
       return CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE;
-    return enqueue(stream, makeLaunch(function, parameters, unsigned(shape.blocks), resident))
+    return enqueue(stream, makeLaunch(function, parameters, unsigned(shape.blocks), shape.threads,
+                                      resident))
         .result;
   });
 }

@@ -55,8 +55,8 @@ std::string uniquePath(int file) {
 class Grid {
 public:
   /// `function` is not used once run() has returned, when threads may still hold the grid.
-  Grid(const Function &function, std::vector<void *> params, unsigned blocks)
-      : function(function), params(std::move(params)), blocks(blocks) {}
+  Grid(const Function &function, std::vector<void *> params, unsigned blocks, size_t threads)
+      : function(function), params(std::move(params)), blocks(blocks), threads(threads) {}
 
   static CUresult run(const std::shared_ptr<Grid> &grid, unsigned threads) {
     grid->working = threads;
@@ -72,7 +72,7 @@ private:
     bool wrong = false;
     for (unsigned block; !wrong && (block = next++) < blocks;) {
       try {
-        wrong = function.entry(1, params.data(), block, blocks, nullptr) != 0;
+        wrong = function.entry(1, params.data(), block, blocks, &threads) != 0;
       } catch (...) {
         wrong = true;
       }
@@ -86,6 +86,7 @@ private:
   const Function &function;
   std::vector<void *> params;
   const unsigned blocks;
+  size_t threads; ///< of CUDA, of a block
   std::atomic<unsigned> next{0};
   std::mutex mutex;
   std::condition_variable ended;
@@ -149,7 +150,7 @@ CUresult findFunction(const std::shared_ptr<Module> &module, const char *name,
 }
 
 Work makeLaunch(const std::shared_ptr<Function> &function, void **parameters, unsigned blocks,
-                unsigned resident) {
+                size_t threads, unsigned resident) {
   constexpr size_t alignment = alignof(std::max_align_t);
   size_t bytes = 0;
   for (const size_t size : function->sizes)
@@ -163,8 +164,9 @@ Work makeLaunch(const std::shared_ptr<Function> &function, void **parameters, un
     params.push_back(at);
     at += (function->sizes[i] + alignment - 1) / alignment * alignment;
   }
-  return [function, values, params = std::move(params), blocks, resident] {
-    return Grid::run(std::make_shared<Grid>(*function, params, blocks), std::min(blocks, resident));
+  return [function, values, params = std::move(params), blocks, threads, resident] {
+    return Grid::run(std::make_shared<Grid>(*function, params, blocks, threads),
+                     std::min(blocks, resident));
   };
 }
 

@@ -7,7 +7,8 @@
 //
 // what = 0: returns the number of parameters, and their sizes in bytes if `sizes` is not null;
 // the other arguments are zero. what = 1: does what block `block` of `blocks` does, params[i]
-// pointing to parameter i, and returns 0; anything else fails the launch. A block is one thread.
+// pointing to parameter i and `sizes` to the number of threads of a block, and returns 0; anything
+// else fails the launch. A block is one thread of the host.
 //===----------------------------------------------------------------------===//
 #pragma once
 
@@ -41,8 +42,9 @@ CUresult findFunction(const std::shared_ptr<Module> &module, const char *name,
                       std::shared_ptr<Function> &function);
 
 /// What a launch does in its stream's turn: all blocks at once, as far as there is room for
-/// `resident` of them; the others when one of them ends. Parameters are copied now.
+/// `resident` of them; the others when one of them ends. `threads`: of CUDA, of a block. Parameters
+/// are copied now.
 Work makeLaunch(const std::shared_ptr<Function> &function, void **parameters, unsigned blocks,
-                unsigned resident);
+                size_t threads, unsigned resident);
 
 } // namespace ccl::cuda::shim

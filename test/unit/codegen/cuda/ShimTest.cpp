@@ -22,8 +22,9 @@ namespace {
 
 using Entry = int (*)(int what, void **params, unsigned block, unsigned blocks, size_t *sizes);
 
-ShimCompiler compiler() {
-  llvm::Expected<ShimCompiler> found = ShimCompiler::find("", CCL_SANITIZE);
+/// `threads`: of a block.
+ShimCompiler compiler(int64_t threads = 1) {
+  llvm::Expected<ShimCompiler> found = ShimCompiler::find("", CCL_SANITIZE, threads);
   REQUIRE_MESSAGE(found, llvm::toString(found.takeError()));
   return *found;
 }
@@ -33,17 +34,22 @@ struct Whole {
   std::string text;
 };
 Whole behindShim(const std::string &kernels) {
-  const auto *shim = llvm::find_if(
-      cudaHeaders, [](const EmbeddedHeader &header) { return header.name == "shim.h"; });
-  return {std::string(shim->text) + kernels};
+  auto header = [](std::string_view name) {
+    return std::string(
+        llvm::find_if(cudaHeaders, [&](const EmbeddedHeader &h) { return h.name == name; })->text);
+  };
+  std::string shim = header("shim.h");
+  const std::string include = "#include \"fibers.h\"\n";
+  return {shim.replace(shim.find(include), include.size(), header("fibers.h")) + kernels};
 }
 
 /// An image in this process.
 class Image {
 public:
-  explicit Image(const std::string &kernels) : Image(behindShim(kernels)) {}
-  explicit Image(const Whole &source) {
-    llvm::Expected<std::string> image = compiler().compile(source.text);
+  explicit Image(const std::string &kernels, int64_t threads = 1)
+      : Image(behindShim(kernels), threads) {}
+  explicit Image(const Whole &source, int64_t threads = 1) {
+    llvm::Expected<std::string> image = compiler(threads).compile(source.text);
     REQUIRE_MESSAGE(image, llvm::toString(image.takeError()));
     const int file = memfd_create("image", MFD_CLOEXEC);
     REQUIRE(::write(file, image->data(), image->size()) == ssize_t(image->size()));
@@ -102,6 +108,66 @@ TEST_CASE("parameters, blocks and shared memory") {
   CHECK(image.entry("nothing_shim")(0, nullptr, 0, 0, nullptr) == 0);
   CHECK(image.entry("nothing_shim")(1, nullptr, 0, 1, nullptr) == 0);
   CHECK(!image.exports("fill")); // images share no names
+}
+
+TEST_CASE("threads of a block meet at barriers") {
+  Image image(R"(
+    using namespace ccl::cuda;
+    __shared__ int first, other;
+    __global__ void meet(int *to) {
+      const int me = threadIndex();
+      if (me == 0)
+        first = 7;
+      syncBlock();
+      const int seen = first;
+      const bool any = syncAny(me == threadCount() - 1), none = syncAny(false);
+      const bool all = allOfWarp(me < 32);
+      if (me == 5)
+        relax(); // the others go on
+      syncWarp();
+      to[me] = seen + 10 * any + 100 * none + 1000 * all;
+    }
+    __global__ void miss(int *to) {
+      if (threadIndex() == 0)
+        other = 7;
+      to[threadIndex()] = other;
+    }
+    __global__ void differ() {
+      if (threadIndex() < 40)
+        syncBlock();
+      else
+        syncWarp();
+    }
+    CCL_EXPORT(meet)
+    CCL_EXPORT(miss)
+    CCL_EXPORT(differ)
+  )",
+              64);
+  int result[64] = {}, *to = result;
+  void *params[] = {&to};
+  for (size_t threads : {size_t(32), size_t(64), size_t(512)}) {
+    CAPTURE(threads);
+    std::fill(std::begin(result), std::end(result), -1);
+    CHECK(image.entry("meet_shim")(1, params, 0, 1, &threads) == 0);
+    for (int i = 0; i < 64; ++i)
+      CHECK(result[i] == (threads == 32 && i >= 32 ? -1 : i < 32 ? 1017 : 17));
+  }
+  if (std::string_view(CCL_SANITIZE) == "thread")
+    return; // which reports the next ones
+  // Who is first is drawn.
+  size_t threads = 64;
+  CHECK(image.entry("miss_shim")(1, params, 0, 1, &threads) == 0);
+  CHECK(std::count(std::begin(result), std::end(result), 7) < 64);
+  const pid_t child = fork();
+  if (child == 0) {
+    close(2);
+    signal(SIGABRT, SIG_DFL);
+    image.entry("differ_shim")(1, nullptr, 0, 1, &threads);
+    _exit(0);
+  }
+  int status = 0;
+  REQUIRE(waitpid(child, &status, 0) == child);
+  CHECK(WIFSIGNALED(status));
 }
 
 /// A sends n words to B through one line, again and again; each says when it has got one.
@@ -338,7 +404,7 @@ TEST_CASE("a source becomes one that needs no file") {
   // Each header is there once, unless it is for the other dialect.
   for (const EmbeddedHeader &header : cudaHeaders)
     CHECK_MESSAGE((device.find(header.text.substr(0, 80)) != device.npos) ==
-                      (header.name != "shim.h"),
+                      (header.name != "shim.h" && header.name != "fibers.h"),
                   header.name);
 }
 

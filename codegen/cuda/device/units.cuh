@@ -131,7 +131,7 @@ __device__ __forceinline__ bool moveUnits(i64 n, i64 sent, int sources, int oper
       inLine = i / 16 * 15 < units;
       place.line = inLine ? i / 16 : 0;
       place.unit = place.line * 15 + place.lane;
-      place.exists = place.unit < units && place.lane < 15;
+      place.exists = inLine && place.unit < units && place.lane < 15;
     }
     u64 words[G];
     if (!awaitUnits<lines>(words, 0, sources, place))

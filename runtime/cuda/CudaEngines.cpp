@@ -96,7 +96,10 @@ llvm::Error CudaGroup::startEngines(Launching &launching) {
   }
   // A stream holds so many operations and no more, then it makes the caller wait until some are
   // done: all have those of a micro-batch before any has the next one's.
-  for (int64_t first = 0; first < shape.cut.microBatches; first += shape.instances)
+  for (int64_t first = 0; first < shape.cut.microBatches; first += shape.instances) {
+    // Kernels that have given up, or are to end, do nothing for those that come now.
+    if (!launching.capturing && __atomic_load_n(&control()->abort, __ATOMIC_ACQUIRE) != 0)
+      break;
     for (size_t d = 0; d < parts.size(); ++d) {
       llvm::Expected<ContextScope> scope = parts[d].device->enter();
       if (!scope)
@@ -106,6 +109,7 @@ llvm::Error CudaGroup::startEngines(Launching &launching) {
                                           first + shape.instances >= shape.cut.microBatches))
           return e;
     }
+  }
   return llvm::Error::success();
 }
 

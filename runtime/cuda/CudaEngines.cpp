@@ -41,9 +41,9 @@ llvm::Error CudaGroup::checkEngines(const Prepared &prepared, size_t d, int64_t 
   return makeFailure(
       Failure::BadArgument,
       "{} (hash {}) needs {} streams that advance at once ({} agents of copy engines, {} "
-      "instances, and the launch's), but GPU {} has queues for {}: set "
-      "CUDA_DEVICE_MAX_CONNECTIONS (up to 32) before CUDA is first used, take fewer instances or "
-      "ranks of a GPU, or compile without copy engines",
+      "instances, and the launch's), but GPU {} has queues for {}: take "
+      "fewer instances or ranks of a GPU, compile without copy engines, or set "
+      "CUDA_DEVICE_MAX_CONNECTIONS (at most 32) before CUDA is first used",
       plan.program, plan.hash, streams, grid.engines, instances, parts[d].device->ordinal(),
       queues);
 }

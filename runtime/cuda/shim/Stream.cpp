@@ -45,7 +45,12 @@ CUresult Context::synchronize() {
 }
 
 CUresult Stream::submit(Work work, uint64_t *number) {
-  std::lock_guard lock(mutex);
+  // As many as a GPU's stream holds: work of a communicator that has failed is not endless.
+  constexpr size_t mostQueued = 1024;
+  constexpr auto look = std::chrono::milliseconds(100);
+  std::unique_lock lock(mutex);
+  while (queue.size() >= mostQueued && !state().stopping)
+    advanced.wait_for(lock, look);
   queue.push_back(std::move(work));
   if (!running) {
     if (!state().threads.start(1, [self = shared_from_this()](unsigned) { self->drain(); })) {

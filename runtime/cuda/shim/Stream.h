@@ -60,7 +60,8 @@ public:
   const bool blocking; ///< waits for the default stream, and that one for it
   const bool isLegacy; ///< the default stream
 
-  /// `number`: of the work, to wait for it. Error if there is no thread for it.
+  /// `number`: of the work, to wait for it. Error if there is no thread for it. Waits while the
+  /// queue is full.
   CUresult submit(Work work, uint64_t *number = nullptr);
   /// Number of the last work submitted.
   uint64_t last() const;

@@ -22,7 +22,7 @@ class ShimCompiler {
 public:
   /// `command` is a C++ compiler's name or path, or "": the first of clang++-19, clang++, g++
   /// and c++ that is found. `sanitizer`: "", "address", "thread". Blocks of its images have
-  /// `threads` threads of CUDA: 1, or a multiple of 32 up to 1024 (device/fibers.h).
+  /// `threads` threads of CUDA: 1, or a multiple of 32 up to 1024 (device/fibers.cuh).
   static llvm::Expected<ShimCompiler> find(llvm::StringRef command, llvm::StringRef sanitizer,
                                            int64_t threads = 1);
 

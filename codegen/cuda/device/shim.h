@@ -2,8 +2,8 @@
 //
 // In front of ccl.cuh and a generated source, which compile unchanged: a block is one thread of
 // the host, shared memory is that thread's, memory of a GPU is memory. A block has one thread of
-// CUDA, or as many as CCL_SHIM_THREADS says (fibers.h). For a kernel NAME there is, to be called by
-// whoever plays the driver,
+// CUDA, or as many as CCL_SHIM_THREADS says (fibers.cuh). For a kernel NAME there is, to be called
+// by whoever plays the driver,
 //
 //   int NAME_shim(int what, void **params, unsigned block, unsigned blocks, size_t *sizes)
 //
@@ -16,7 +16,7 @@
 //===----------------------------------------------------------------------===//
 #pragma once
 
-#include "fibers.h"
+#include "fibers.cuh"
 
 #define CCL_SHIM 1
 #undef CCL_THREADS

@@ -39,8 +39,8 @@ Whole behindShim(const std::string &kernels) {
         llvm::find_if(cudaHeaders, [&](const EmbeddedHeader &h) { return h.name == name; })->text);
   };
   std::string shim = header("shim.h");
-  const std::string include = "#include \"fibers.h\"\n";
-  return {shim.replace(shim.find(include), include.size(), header("fibers.h")) + kernels};
+  const std::string include = "#include \"fibers.cuh\"\n";
+  return {shim.replace(shim.find(include), include.size(), header("fibers.cuh")) + kernels};
 }
 
 /// An image in this process.
@@ -404,7 +404,7 @@ TEST_CASE("a source becomes one that needs no file") {
   // Each header is there once, unless it is for the other dialect.
   for (const EmbeddedHeader &header : cudaHeaders)
     CHECK_MESSAGE((device.find(header.text.substr(0, 80)) != device.npos) ==
-                      (header.name != "shim.h" && header.name != "fibers.h"),
+                      (header.name != "shim.h" && header.name != "fibers.cuh"),
                   header.name);
 }
 

@@ -262,7 +262,8 @@ TEST_CASE("more copy engines than a GPU has queues or room for") {
   CHECK(ranks.run(program, optionsOf(count, 2)) == "");
   const std::string error = ranks.run(program, optionsOf(count, 4));
   CHECK(contains(error, "needs 17 streams that advance at once (4 agents of copy engines, 4 "
-                        "instances, and the launch's), but GPU 0 has queues for 9: set "
+                        "instances, and the launch's), but GPU 0 has queues for 9: take fewer "
+                        "instances or ranks of a GPU, compile without copy engines, or set "
                         "CUDA_DEVICE_MAX_CONNECTIONS (at most 32) before CUDA is first used"));
   setenv(queues, "4", 1);
   CHECK(contains(ranks.run(load(engineAllGather({{n}, true})), optionsOf(count)),

@@ -1,4 +1,4 @@
-//===- fibers.h - Threads of a block, on one thread of the host ------------------===//
+//===- fibers.cuh - Threads of a block, on one thread of the host ----------------===//
 //
 // With CCL_SHIM_THREADS a block has so many threads, as on a GPU: fibers that run until they wait
 // for each other, or for another block. Who is next is drawn by chance, so that what relies on an

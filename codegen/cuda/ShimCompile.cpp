@@ -1,7 +1,7 @@
 //===- ShimCompile.cpp ------------------------------------------------------===//
 #include "codegen/cuda/ShimCompile.h"
 
-#include "codegen/cuda/Workplace.h"
+#include "codegen/cuda/CompilerFolder.h"
 
 #include "llvm/ADT/SmallString.h"
 #include "llvm/Support/FileSystem.h"
@@ -126,10 +126,10 @@ static std::vector<char *> pointers(const std::vector<std::string> &words) {
   return result;
 }
 
-/// Its processes are of the workplace's group, so that none outlives the limit, or us. They work
+/// Its processes are of the folder's group, so that none outlives the limit, or us. They work
 /// in its folder, whose name sanitizers would keep in the image if files were named by it; stdout
 /// and stderr go to `log` there.
-static Expected<pid_t> spawn(const std::vector<std::string> &command, const Workplace &place,
+static Expected<pid_t> spawn(const std::vector<std::string> &command, const CompilerFolder &folder,
                              const char *log) {
   const std::vector<std::string> variables = environmentThere();
   posix_spawn_file_actions_t actions;
@@ -137,7 +137,7 @@ static Expected<pid_t> spawn(const std::vector<std::string> &command, const Work
   posix_spawn_file_actions_init(&actions);
   posix_spawnattr_init(&attributes);
   posix_spawn_file_actions_addopen(&actions, 0, "/dev/null", O_RDONLY, 0);
-  posix_spawn_file_actions_addchdir_np(&actions, place.name().c_str());
+  posix_spawn_file_actions_addchdir_np(&actions, folder.name().c_str());
   posix_spawn_file_actions_addopen(&actions, 1, log, O_WRONLY | O_CREAT | O_TRUNC, 0600);
   posix_spawn_file_actions_adddup2(&actions, 1, 2);
   // Signals as a program finds them: a caller may block or ignore some.
@@ -148,7 +148,7 @@ static Expected<pid_t> spawn(const std::vector<std::string> &command, const Work
     sigaddset(&standard, number);
   posix_spawnattr_setsigmask(&attributes, &none);
   posix_spawnattr_setsigdefault(&attributes, &standard);
-  posix_spawnattr_setpgroup(&attributes, place.group());
+  posix_spawnattr_setpgroup(&attributes, folder.group());
   posix_spawnattr_setflags(&attributes,
                            POSIX_SPAWN_SETPGROUP | POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
   pid_t child = 0;
@@ -190,32 +190,32 @@ static std::string readText(const std::string &file) {
 }
 
 Expected<std::string> ShimCompiler::compile(StringRef source, std::chrono::seconds limit) const {
-  Expected<Workplace> place = Workplace::open();
-  if (!place)
-    return place.takeError();
+  Expected<CompilerFolder> folder = CompilerFolder::open();
+  if (!folder)
+    return folder.takeError();
   const char *const input = "program.cu", *const output = "program.so", *const log = "log";
   std::error_code error;
-  raw_fd_ostream stream(place->file(input), error, sys::fs::CD_CreateAlways);
+  raw_fd_ostream stream(folder->file(input), error, sys::fs::CD_CreateAlways);
   stream << source;
   stream.close();
   if (!error)
     error = stream.error();
   stream.clear_error();
   if (error)
-    return failure("cannot write {}: {}", place->file(input), error.message());
+    return failure("cannot write {}: {}", folder->file(input), error.message());
   std::vector<std::string> command = {path};
   for (std::string &flag : flags())
     command.push_back(std::move(flag));
   command.insert(command.end(), {"-o", output, input});
-  Expected<pid_t> child = spawn(command, *place, log);
+  Expected<pid_t> child = spawn(command, *folder, log);
   if (!child)
     return child.takeError();
-  const std::string why = await(*child, place->group(), limit);
-  std::string image = readText(place->file(output));
+  const std::string why = await(*child, folder->group(), limit);
+  std::string image = readText(folder->file(output));
   if (!why.empty() || image.empty())
     return make_error<CompilerFailed>(
         fmt::format("{}: {}\n{}", path, why.empty() ? "wrote no image" : why,
-                    StringRef(readText(place->file(log))).rtrim().str()),
+                    StringRef(readText(folder->file(log))).rtrim().str()),
         inconvertibleErrorCode());
   return image;
 }

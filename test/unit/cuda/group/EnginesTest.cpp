@@ -3,7 +3,6 @@
 
 #include <chrono>
 #include <cstdlib>
-#include <thread>
 
 using namespace ccl;
 using namespace ccl::test;
@@ -15,15 +14,6 @@ constexpr const char *queues = "CUDA_DEVICE_MAX_CONNECTIONS";
 
 bool contains(const std::string &text, std::string_view part) {
   return text.find(part) != std::string::npos;
-}
-
-CudaLaunchOptions optionsOf(int64_t count, int64_t instances = 0, int64_t microBatches = 0) {
-  CudaLaunchOptions options;
-  options.count = count;
-  options.instances = instances;
-  options.microBatches = microBatches;
-  options.timeout = Milliseconds(20000);
-  return options;
 }
 
 /// Buffers of a plan in memory of the host, for one rank's places.
@@ -238,12 +228,7 @@ TEST_CASE("abort ends copy engines, and nothing is left") {
     options.timeout = Milliseconds(60000);
     const auto begin = std::chrono::steady_clock::now();
     REQUIRE(text(ranks.launch(load(engineAllGather(mute)), options)) == "");
-    std::thread other([&] {
-      std::this_thread::sleep_for(std::chrono::milliseconds(100));
-      ranks.group->abort("enough");
-    });
-    CHECK(text(ranks.group->synchronize()) == "enough");
-    other.join();
+    CHECK(ranks.abortSoon("enough") == "enough");
     CHECK(std::chrono::steady_clock::now() - begin < std::chrono::seconds(20));
   }
   CHECK(freeBytes() == before);

@@ -1,8 +1,6 @@
 //===- FailureTest.cpp - What fails, and how that is told ----------------------------===//
 #include "test/unit/cuda/group/Ranks.h"
 
-#include <thread>
-
 using namespace ccl;
 using namespace ccl::test;
 using namespace ccl::cuda;
@@ -13,7 +11,7 @@ bool contains(const std::string &whole, std::string_view part) {
   return whole.find(part) != std::string::npos;
 }
 
-CudaLaunchOptions optionsOf(int64_t count, Milliseconds timeout = Milliseconds(20000)) {
+CudaLaunchOptions optionsOf(int64_t count, Milliseconds timeout) {
   CudaLaunchOptions options;
   options.count = count;
   options.timeout = timeout;
@@ -103,12 +101,7 @@ TEST_CASE("abort from another thread") {
   if (!waits)
     options.microBatches = int64_t(1) << 30;
   REQUIRE(text(ranks.launch(load(ringAllGather(waits ? silent : Variant{n})), options)) == "");
-  std::thread other([&] {
-    std::this_thread::sleep_for(std::chrono::milliseconds(100));
-    ranks.group->abort("enough");
-  });
-  CHECK(text(ranks.group->synchronize()) == "enough");
-  other.join();
+  CHECK(ranks.abortSoon("enough") == "enough");
   CHECK(std::chrono::steady_clock::now() - begin < std::chrono::seconds(20));
   CHECK(ranks.run(load(ringAllGather({n})), optionsOf(count)) == "enough");
   CHECK(ranks.group->failure()->category == Failure::Aborted);

@@ -9,15 +9,6 @@ namespace {
 
 const std::vector<std::vector<int>> placements = {{0}, {2, 0, 1}};
 
-CudaLaunchOptions optionsOf(int64_t count, int64_t instances = 0, int64_t microBatches = 0) {
-  CudaLaunchOptions options;
-  options.count = count;
-  options.instances = instances;
-  options.microBatches = microBatches;
-  options.timeout = Milliseconds(20000);
-  return options;
-}
-
 } // namespace
 
 TEST_CASE("rings and direct exchanges of 1 to 8 ranks on one GPU and on three") {

@@ -24,14 +24,20 @@ const Driver &shim() {
 
 namespace {
 
+/// Who is alone copies; the others have channels to the next rank and from the one before.
+const char *const beginRing = R"(
+#define BEGIN_RING                                                                                 \
+  const int me = state.here.rank, ranks = state.launch->ranks;                                     \
+  if (ranks == 1) {                                                                                \
+    transfer<1>(b, 0, 1, at(0, 0), at(1, 0));                                                      \
+    return;                                                                                        \
+  }                                                                                                \
+  const Channel to = channel(0, (me + 1) % ranks), from = channel(1, (me + ranks - 1) % ranks);
+)";
+
 const char *const ringAllReduceText = R"(
 static __device__ void run(Block &b) {
-  const int me = state.here.rank, ranks = state.launch->ranks;
-  if (ranks == 1) {
-    transfer<1>(b, 0, 1, at(0, 0), at(1, 0));
-    return;
-  }
-  const Channel to = channel(0, (me + 1) % ranks), from = channel(1, (me + ranks - 1) % ranks);
+  BEGIN_RING
   if (me == SILENT)
     return;
   transfer<1, SENDS>(b, 0, 1, at(0, me), slot(to, WIRE));
@@ -48,12 +54,7 @@ static __device__ void run(Block &b) {
 
 const char *const ringAllGatherText = R"(
 static __device__ void run(Block &b) {
-  const int me = state.here.rank, ranks = state.launch->ranks;
-  if (ranks == 1) {
-    transfer<1>(b, 0, 1, at(0, 0), at(1, 0));
-    return;
-  }
-  const Channel to = channel(0, (me + 1) % ranks), from = channel(1, (me + ranks - 1) % ranks);
+  BEGIN_RING
   if (me == SILENT)
     return;
   transfer<1, SENDS>(b, 0, 1, at(0, 0), at(1, me), slot(to, WIRE));
@@ -84,12 +85,7 @@ static __device__ void run(Block &b) {
 
 const char *const ringReduceScatterText = R"(
 static __device__ void run(Block &b) {
-  const int me = state.here.rank, ranks = state.launch->ranks;
-  if (ranks == 1) {
-    transfer<1>(b, 0, 1, at(0, 0), at(1, 0));
-    return;
-  }
-  const Channel to = channel(0, (me + 1) % ranks), from = channel(1, (me + ranks - 1) % ranks);
+  BEGIN_RING
   transfer<1, SENDS>(b, 0, 1, at(0, (me + ranks - 1) % ranks), slot(to, WIRE));
   for (int s = 1; s < ranks - 1; ++s)
     transfer<2, SENDS>(b, s, 1, slot(from, WIRE), at(0, (me + ranks - 1 - s) % ranks),
@@ -225,11 +221,11 @@ Plan planOf(const char *name, Collective collective, int64_t chunks, const Varia
       "{})\n"
       "#define CCL_SOURCES 1, 2\n"
       "#define WIRE {}\n#define SILENT {}\n#define TAKES {}\n#define SENDS {}\n"
-      "#include \"ccl.cuh\"\nusing namespace ccl::cuda;\n{}{}",
+      "#include \"ccl.cuh\"\nusing namespace ccl::cuda;\n{}{}{}",
       chunks, variant.type == ElementType::I64 ? "I64" : "I32", agents, barriers,
       2 * variant.ranks + 2 * moreEnds, variant.wire, variant.wire, variant.silent,
-      flagged ? "flagged" + lines : "0", flagged ? "flagged | wholeSlots" + lines : "0", text,
-      kernelText);
+      flagged ? "flagged" + lines : "0", flagged ? "flagged | wholeSlots" + lines : "0", beginRing,
+      text, kernelText);
   plan.cuda.image = compile(plan.cuda.source);
   return plan;
 }

@@ -1,6 +1,9 @@
 //===- Ranks.cpp ------------------------------------------------------------===//
 #include "test/unit/cuda/group/Ranks.h"
 
+#include <chrono>
+#include <thread>
+
 using namespace ccl::cuda;
 
 namespace ccl::test {
@@ -50,6 +53,25 @@ llvm::Error Ranks::launch(const Program &program, CudaLaunchOptions options) {
 std::string Ranks::run(const Program &program, const CudaLaunchOptions &options) {
   std::string error = text(launch(program, options));
   return error.empty() ? text(group->synchronize()) : error;
+}
+
+std::string Ranks::abortSoon(const std::string &reason) {
+  std::thread other([&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    group->abort(reason);
+  });
+  std::string error = text(group->synchronize());
+  other.join();
+  return error;
+}
+
+CudaLaunchOptions optionsOf(int64_t count, int64_t instances, int64_t microBatches) {
+  CudaLaunchOptions options;
+  options.count = count;
+  options.instances = instances;
+  options.microBatches = microBatches;
+  options.timeout = Milliseconds(20000);
+  return options;
 }
 
 int64_t Ranks::wrongSums(int32_t seed, int64_t count) const {

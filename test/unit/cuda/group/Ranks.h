@@ -32,6 +32,8 @@ public:
   llvm::Error launch(const Program &program, cuda::CudaLaunchOptions options);
   /// launch(), waits, and what went wrong.
   std::string run(const Program &program, const cuda::CudaLaunchOptions &options);
+  /// Of launches that only end if they are aborted, in a moment: what waiting for them says.
+  std::string abortSoon(const std::string &reason);
   static int32_t value(int32_t seed, int64_t rank, int64_t i);
   // How many elements are not what they should be, after fill(seed).
   int64_t wrongSums(int32_t seed, int64_t count) const;
@@ -42,6 +44,9 @@ public:
   std::unique_ptr<cuda::CudaGroup> group;
   std::vector<Buffer> in, out;
 };
+
+/// Of a launch that ends in 20 s, or not at all.
+cuda::CudaLaunchOptions optionsOf(int64_t count, int64_t instances = 0, int64_t microBatches = 0);
 
 /// Free bytes of all GPUs together.
 size_t freeBytes();

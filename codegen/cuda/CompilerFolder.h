@@ -1,4 +1,4 @@
-//===- Workplace.h - A folder for programs that must not outlive us ----------------===//
+//===- CompilerFolder.h - A folder for programs that must not outlive us ----------------===//
 //
 // Nothing of it stays, however this process ends: a shell holds one end of a pipe, and when the
 // other one is closed, if only because we are gone, it ends what was started in its group and
@@ -16,17 +16,17 @@
 
 namespace ccl {
 
-class Workplace {
+class CompilerFolder {
 public:
   /// A folder in TMPDIR that nobody else may enter.
-  static llvm::Expected<Workplace> open();
-  Workplace(Workplace &&other) noexcept
+  static llvm::Expected<CompilerFolder> open();
+  CompilerFolder(CompilerFolder &&other) noexcept
       : path(std::exchange(other.path, "")), pipe(std::exchange(other.pipe, -1)),
         keeper(std::exchange(other.keeper, 0)) {}
-  Workplace(const Workplace &) = delete;
-  Workplace &operator=(const Workplace &) = delete;
+  CompilerFolder(const CompilerFolder &) = delete;
+  CompilerFolder &operator=(const CompilerFolder &) = delete;
   /// All that is in the folder goes, too.
-  ~Workplace();
+  ~CompilerFolder();
 
   const std::string &name() const { return path; }
   std::string file(llvm::StringRef name) const { return path + "/" + name.str(); }
@@ -34,7 +34,7 @@ public:
   pid_t group() const { return keeper; }
 
 private:
-  explicit Workplace(std::string path) : path(std::move(path)) {}
+  explicit CompilerFolder(std::string path) : path(std::move(path)) {}
   void startKeeper();
 
   std::string path;

@@ -1,5 +1,5 @@
-//===- Workplace.cpp --------------------------------------------------------===//
-#include "codegen/cuda/Workplace.h"
+//===- CompilerFolder.cpp --------------------------------------------------------===//
+#include "codegen/cuda/CompilerFolder.h"
 
 #include "llvm/ADT/SmallString.h"
 #include "llvm/Support/FileSystem.h"
@@ -21,7 +21,7 @@ using namespace llvm;
 
 namespace ccl {
 
-Expected<Workplace> Workplace::open() {
+Expected<CompilerFolder> CompilerFolder::open() {
   SmallString<128> folder;
   sys::path::system_temp_directory(/*ErasedOnReboot=*/true, folder);
   sys::path::append(folder, "ccl-shim-XXXXXX");
@@ -31,13 +31,13 @@ Expected<Workplace> Workplace::open() {
         inconvertibleErrorCode(),
         fmt::format("cannot make a folder {} for the C++ compiler: {}; TMPDIR says where", pattern,
                     std::strerror(errno)));
-  Workplace place(std::move(pattern));
-  place.startKeeper();
-  return place;
+  CompilerFolder made(std::move(pattern));
+  made.startKeeper();
+  return made;
 }
 
 /// Without a shell there is no keeper: then the folder goes if we end in order.
-void Workplace::startKeeper() {
+void CompilerFolder::startKeeper() {
   // Others of its group get the signal, too. Who writes while it goes makes the first try fail.
   constexpr const char *script = "trap '' HUP INT QUIT TERM; read nothing; kill -TERM 0; "
                                  "rm -rf \"$0\" || { sleep 1; rm -rf \"$0\"; }";
@@ -71,7 +71,7 @@ void Workplace::startKeeper() {
   keeper = child;
 }
 
-Workplace::~Workplace() {
+CompilerFolder::~CompilerFolder() {
   if (path.empty())
     return;
   if (keeper > 0) {

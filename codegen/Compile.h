@@ -22,7 +22,7 @@ struct CompileOptions {
   bool copyEngines = false; ///< of a GPU: proxies are copy engines
   std::string nvrtcLibrary; ///< for a GPU; "": where one is found (CCL_NVRTC_LIBRARY)
   std::string shimCompiler; ///< for "shim"; "": one that is found (CCL_SHIM_CXX)
-  int64_t shimThreads = 1;  ///< of a block, for "shim" (CCL_SHIM_THREADS)
+  int64_t shimThreads = 1;  ///< of a block, for "shim" (CCL_SHIM_WARPS)
   bool sourceOnly = false;  ///< of `arch`: no image
   bool prove = true;        ///< refuse what the checker refutes; false: the caller vouches
   std::string cacheDir;     ///< "": no object cache

@@ -85,10 +85,10 @@ constexpr std::array<Entry, 24> table = {{
     {Setting::ShimCxx, "CCL_SHIM_CXX", Kind::Path, "",
      "C++ compiler of kernels for the stand-in instead of the first of clang++-19, clang++, g++ "
      "and c++."},
-    {Setting::ShimThreads, "CCL_SHIM_THREADS", Kind::Number, "1",
-     "Threads of a block that the stand-in runs: 1, or a multiple of 32. More are for tests of "
-     "kernels, and slow.",
-     1, 1024},
+    {Setting::ShimWarps, "CCL_SHIM_WARPS", Kind::Number, "0",
+     "Warps of 32 threads that a block has on the stand-in, for tests of kernels; slow. 0: one "
+     "thread.",
+     0, 32},
     {Setting::NvmlLibrary, "CCL_NVML_LIBRARY", Kind::Path, "",
      "NVIDIA's management library instead of libnvidia-ml.so.1: it tells the NVLinks of this "
      "machine."},

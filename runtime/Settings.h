@@ -39,7 +39,7 @@ enum class Setting : uint8_t {
   CudaInstances,
   NvrtcLibrary,
   ShimCxx,
-  ShimThreads,
+  ShimWarps,
   NvmlLibrary
 };
 
@@ -60,7 +60,7 @@ public:
   const std::string &text(Setting setting) const;
   bool flag(Setting setting) const;     ///< CollTrace, AlwaysCompile
   int64_t bytes(Setting setting) const; ///< SlotBytes
-  /// Rank, Size, ShimDevices, ShimSms, ShimThreads, CudaInstances; -1 if it is not set.
+  /// Rank, Size, ShimDevices, ShimSms, ShimWarps, CudaInstances; -1 if it is not set.
   int64_t number(Setting setting) const;
   std::chrono::milliseconds duration(Setting setting) const; ///< Timeout
   /// "default" or "env".

@@ -44,7 +44,7 @@ Expected<ShimCompiler> ShimCompiler::find(StringRef command, StringRef sanitizer
   ShimCompiler compiler;
   compiler.threads = threads;
   if (threads != 1 && (threads < 32 || threads > 1024 || threads % 32 != 0))
-    return failure("CCL_SHIM_THREADS={}: a block has 1 thread, or a multiple of 32 up to 1024",
+    return failure("a block of {} threads: the stand-in runs 1, or a multiple of 32 up to 1024",
                    threads);
   compiler.sanitizer = sanitizer.str();
   const std::vector<std::string> names =

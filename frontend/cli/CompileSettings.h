@@ -4,8 +4,6 @@
 #include "codegen/Compile.h"
 #include "runtime/Settings.h"
 
-#include <algorithm>
-
 namespace ccl::cli {
 
 /// Where code is cached, stages are dumped to and replaced from, and what compiles for GPUs. What
@@ -18,7 +16,8 @@ inline CompileOptions compileOptions(const Settings &settings) {
   options.overrideDir = settings.text(Setting::OverrideDir);
   options.nvrtcLibrary = settings.text(Setting::NvrtcLibrary);
   options.shimCompiler = settings.text(Setting::ShimCxx);
-  options.shimThreads = std::max<int64_t>(settings.number(Setting::ShimThreads), 1);
+  if (const int64_t warps = settings.number(Setting::ShimWarps); warps > 0)
+    options.shimThreads = 32 * warps;
   return options;
 }
 

@@ -73,7 +73,7 @@ class Soak:
         self.folder = pathlib.Path(folder)
         self.environment = {k: v for k, v in os.environ.items() if not k.startswith("CCL_")}
         self.environment.update(SHIM, CCL_CACHE_DIR=str(self.folder),
-                                CCL_SHIM_THREADS=str(arguments.threads))
+                                CCL_SHIM_WARPS=str(arguments.warps))
         for name in ("CCL_NVRTC_LIBRARY", "CCL_SHIM_CXX"):
             if name in os.environ:
                 self.environment[name] = os.environ[name]
@@ -257,8 +257,8 @@ def main():
     parser.add_argument("--most-spilled", type=int, default=0,
                         help="bytes that a kernel without flags in its data may spill")
     parser.add_argument("--no-run", action="store_true", help="only compile for --arch")
-    parser.add_argument("--threads", type=int, default=1,
-                        help="of a block that the stand-in runs: 1, or a multiple of 32 (slow)")
+    parser.add_argument("--warps", type=int, default=0,
+                        help="of a block on the stand-in (slow); 0: one thread")
     parser.add_argument("--parts", type=int, default=100, help="of the matrix")
     parser.add_argument("--from", type=int, default=1, dest="first", help="part of the matrix")
     arguments = parser.parse_intermixed_args()

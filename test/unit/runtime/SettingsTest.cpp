@@ -88,7 +88,7 @@ TEST_CASE("values that cannot be parsed are errors that say what was expected") 
 TEST_CASE("numbers have ranges") {
   for (const auto &[name, range, good, bad] :
        {std::tuple("CCL_SHIM_DEVICES", "whole number from 1 to 16", "16", "17"),
-        {"CCL_CUDA_INSTANCES", "power of two from 1 to 64", "64", "48"},
+        {"CCL_SHIM_SMS", "whole number from 1 to 256", "256", "0"},
         {"CCL_SHIM_WARPS", "whole number from 0 to 32", "32", "33"},
         {"CCL_CUDA_INSTANCES", "power of two from 1 to 64", "64", "48"},
         {"CCL_SIZE", "whole number", "4294967295", "4294967296"}}) {

@@ -1,6 +1,10 @@
 //===- ShimStreamTest.cpp - Order of streams and events ----------------------------===//
 #include "test/unit/cuda/Shim.h"
 
+#include <atomic>
+#include <chrono>
+#include <thread>
+
 using namespace ccl;
 using namespace ccl::cuda;
 using namespace ccl::test;
@@ -28,6 +32,37 @@ TEST_CASE("a stream does one thing after the other") {
   CHECK(shim().cuStreamSynchronize(stream.get()) == CUDA_SUCCESS);
   for (size_t i = 0; i < numbers.size(); ++i)
     CHECK(numbers[i] == expected);
+}
+
+TEST_CASE("a stream holds so much work and no more, then the caller waits") {
+  const InContext context;
+  const Kernels kernels;
+  const Array<unsigned> words(1);
+  words[0] = 0;
+  const cuda::Stream stream = llvm::cantFail(makeStream(shim()));
+  REQUIRE(launch(kernels["await"], 1, stream.get(), words.data(), 7u) == CUDA_SUCCESS);
+  constexpr int many = 5000;
+  std::atomic<int> queued{0}, done{0};
+  std::thread caller([&] {
+    const InContext same;
+    for (int i = 0; i < many; ++i, ++queued)
+      if (shim().cuLaunchHostFunc(
+              stream.get(), [](void *data) { ++*static_cast<std::atomic<int> *>(data); }, &done) !=
+          CUDA_SUCCESS)
+        return;
+  });
+  // Until it goes on no more.
+  for (int before = -1; before != queued.load();) {
+    before = queued.load();
+    std::this_thread::sleep_for(std::chrono::milliseconds(200));
+  }
+  CHECK(queued.load() < many);
+  CHECK(done.load() == 0);
+  __atomic_store_n(&words[0], 7, __ATOMIC_RELEASE);
+  caller.join();
+  CHECK(queued.load() == many);
+  CHECK(shim().cuStreamSynchronize(stream.get()) == CUDA_SUCCESS);
+  CHECK(done.load() == many);
 }
 
 TEST_CASE("an event holds another stream back, also of another device") {

@@ -196,6 +196,18 @@ TEST_CASE("copy engines that do not come, or wait in vain") {
   CHECK(ranks.group->failure()->culprit == 1);
 }
 
+TEST_CASE("a launch that is over is not queued to its end") {
+  const int64_t n = 2, count = 8;
+  Ranks ranks(n, {0});
+  ranks.allocate(size_t(count), size_t(count * n));
+  // Queued whole, it would take minutes.
+  CudaLaunchOptions options = optionsOf(count, 0, int64_t(1) << 30);
+  options.timeout = Milliseconds(300);
+  const std::string error = ranks.run(load(engineAllGather({{n}})), options);
+  CHECK(contains(error, "timed out after 300 ms in launch 1 of engine_all_gather"));
+  CHECK(contains(error, "the time is too short"));
+}
+
 TEST_CASE("a step that waits in vain says so") {
   // Nobody else waits for anything: the report is that of a copy engine.
   Ranks ranks(1, {0});

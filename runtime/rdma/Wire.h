@@ -1,0 +1,72 @@
+//===- Wire.h - Channels between ranks of different hosts --------------------------===//
+//
+// To the code of programs a channel to another host is like every other: ChannelEnd with slots
+// and counters in memory of this process. A proxy does the rest. What the program has put into a
+// slot of a `to` end (*depart) goes to the peer's slot as RDMA writes; the immediate of the last
+// one makes the peer's proxy count its `filled` up, which is what the program there waits for.
+// What a `from` end has freed goes back as an 8-byte write of the absolute count. A slot may be
+// filled again (*arrive of a `to` end) when the peer has freed it and the NIC here has read it.
+// A channel without slots carries signals alone: messages of no bytes.
+//
+// Progress is made by whoever calls progress(): the rank's thread while it waits, and a thread
+// of each Wire while launches are under way, which yields, then sleeps. Any thread may call any
+// function.
+//===----------------------------------------------------------------------===//
+#pragma once
+
+#include "runtime/Channels.h"
+#include "runtime/rdma/Chain.h"
+#include "runtime/rdma/Nic.h"
+
+#include "llvm/ADT/ArrayRef.h"
+
+#include <functional>
+#include <optional>
+
+namespace ccl::rdma {
+
+struct WireOptions {
+  int64_t rank = 0; ///< for errors
+  int64_t slotBytes = 0;
+  ChainLimits limits;
+  QueueLimits queues;
+};
+
+class Wire {
+public:
+  /// Of this process' rank, through `nics`: a message to a peer is cut over as many of them as
+  /// both sides have, beginning with the one whose index is rank mod their number.
+  static llvm::Expected<std::unique_ptr<Wire>> create(std::vector<std::unique_ptr<Nic>> nics,
+                                                      const WireOptions &options);
+  virtual ~Wire() = default;
+
+  /// Makes this side's ends of `channels`, all of them between this rank and `peer`, those that
+  /// exist excepted, and says what `peer` has to know of them (and of queue pairs, the first time).
+  /// Both sides name the same channels in the same order, and hand each other what they get.
+  virtual llvm::Expected<std::string> offer(int64_t peer, llvm::ArrayRef<ChannelKey> channels) = 0;
+  virtual llvm::Error accept(int64_t peer, llvm::ArrayRef<ChannelKey> channels,
+                             llvm::StringRef offered) = 0;
+  /// Null if there is none. Stays where it is.
+  virtual ChannelEnd *end(const ChannelKey &key, bool to) = 0;
+
+  /// What of a slot message number `message` (of a launch, from 0) through channel `index` takes.
+  using Pieces = std::function<void(size_t index, uint64_t message, std::vector<Piece> &pieces)>;
+  /// A launch begins: what the program does with `ends` is carried out from now on. `sending[i]`
+  /// are the `to` ends with slots.
+  virtual void begin(llvm::ArrayRef<ChannelEnd *> ends, llvm::ArrayRef<ChannelEnd *> sending,
+                     Pieces pieces) = 0;
+  /// Posts and takes what can be without waiting; whether anything happened.
+  virtual bool progress() = 0;
+  /// The program is through: whether everything that it did has been handed to the NIC, and the
+  /// NIC is done with this rank's memory. Then the launch is over for the Wire.
+  virtual bool isDrained() = 0;
+  virtual void end() = 0;
+
+  /// The first thing that went wrong: "rank 2 cannot write to rank 0 through mlx5_0: transport
+  /// retry counter exceeded (the peer does not answer)...", with the peer as culprit.
+  virtual std::optional<RuntimeError> failure() = 0;
+  /// Bytes of messages that have been posted, without flags and headers.
+  virtual int64_t sentBytes() const = 0;
+};
+
+} // namespace ccl::rdma

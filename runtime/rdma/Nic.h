@@ -69,6 +69,7 @@ struct QueueLimits {
   int sends = 256;    ///< work requests under way
   int receives = 512; ///< of immediates
   int inlineBytes = 64;
+  int pieces = 4; ///< ibv_sge of a work request
 };
 
 /// A reliable connection. Work requests are done in the order in which they are posted; a
@@ -143,14 +144,19 @@ public:
     int64_t mostBytes = int64_t(1) << 31; ///< of one work request
     int mostWorkRequests = 1024;
     int mtu = 4096;
+    /// After so long without an answer a queue pair ends with "transport retry counter exceeded".
+    std::chrono::milliseconds retryTime{500};
   };
   static std::shared_ptr<Fabric> create(const Options &options);
   virtual ~Fabric() = default;
+  /// Null: no file descriptor is left, or there is a Nic of that name.
   virtual std::unique_ptr<Nic> addNic(const std::string &name) = 0;
   /// From now on: messages of `name` do not arrive (retries are used up, then errors), or do.
   virtual void setLink(const std::string &name, bool up) = 0;
   /// The next `after` work requests of `name` are done, then one ends with `status`.
   virtual void failAfter(const std::string &name, int64_t after, ibv_wc_status status) = 0;
+  /// From now on the device is lost: poll() and arm() of its Nic say so, its peers get no answer.
+  virtual void removeDevice(const std::string &name) = 0;
   /// Bytes of messages that have left `name`.
   virtual int64_t sentBytes(const std::string &name) const = 0;
 };

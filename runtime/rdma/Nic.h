@@ -28,7 +28,7 @@ struct QueueAddress {
   std::array<uint8_t, 16> gid{}; ///< of the port, at the index that its owner has chosen
   uint32_t queuePair = 0, firstPacket = 0;
   uint16_t lid = 0; ///< 0 on Ethernet
-  uint8_t mtu = 0;  ///< an ibv_mtu: the active one of the port
+  uint8_t mtu = 0;  ///< an ibv_mtu: the active one of the port, or less by NicOptions
   uint8_t linkLayer = 0;
 };
 
@@ -45,6 +45,7 @@ struct NicFacts {
   int64_t mostBytes = 0;    ///< of one work request
   int mostWorkRequests = 0; ///< of a send queue
   int mostCompletions = 0;  ///< of a completion queue
+  std::string problem;      ///< why it cannot be used and what to do; "" if it can
 };
 
 /// Which port, and how; see docs/rdma.md for the settings.
@@ -53,7 +54,7 @@ struct NicOptions {
   int gidIndex = -1;  ///< -1: the best one: RoCE v2 with a global IPv4 address, then IPv6
   int pkeyIndex = 0;
   int trafficClass = 0, serviceLevel = 0;
-  int mtu = 0;      ///< bytes, at most; 0: what both ports have
+  int mtu = 0;      ///< bytes, at most; 0: what both ports have (the smaller of the two)
   int timeout = 14; ///< of an acknowledgement: 4.096 us * 2^timeout
   int retries = 7;  ///< then the queue pair ends in an error
 };
@@ -86,7 +87,7 @@ public:
   virtual int postReceives(int number, uint64_t id) = 0;
   /// Of all completions of it: ibv_wc::qp_num.
   virtual uint32_t number() const = 0;
-  /// What it has room for: at least what was asked.
+  /// What it has room for: at least what was asked, but fewer inline bytes if the device has less.
   virtual QueueLimits limits() const = 0;
   /// To the error state: everything posted is flushed.
   virtual void breakOff() = 0;
@@ -118,7 +119,7 @@ public:
 // Verbs
 //===----------------------------------------------------------------------===//
 
-/// The ports of this machine, those that are active first. An empty list: there is none. Error
+/// The ports of this machine, those that can be used first. An empty list: there is none. Error
 /// (Failure::Machine): libibverbs is missing or cannot be used: what to install.
 /// `library`: CCL_VERBS_LIBRARY, "" for the usual name.
 llvm::Expected<std::vector<NicFacts>> listVerbs(const std::string &library);

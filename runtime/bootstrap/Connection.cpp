@@ -19,14 +19,9 @@ constexpr char theMagic[8] = {'c', 'c', 'l', 'm', 'e', 'e', 't', '\n'};
 /// The most that the kernel lets through with one message (SCM_MAX_FD).
 constexpr size_t kernelLimit = 253;
 
-/// Someone else's bytes, on their way to a terminal.
 template <size_t N>
-std::string printable(const char (&from)[N]) {
-  std::string text(from, strnlen(from, N));
-  for (char &c : text)
-    if (!llvm::isPrint(c) && (c & 0x80) == 0)
-      c = '?';
-  return text;
+llvm::StringRef textOf(const char (&from)[N]) {
+  return {from, strnlen(from, N)};
 }
 
 } // namespace
@@ -49,12 +44,23 @@ Message makeFailed(const RuntimeError &error) {
 }
 
 RuntimeError toError(const Message &message) {
-  const bool known = message.category >= 0 && message.category <= int64_t(Failure::Mismatch);
-  return RuntimeError(known ? Failure(message.category) : Failure::Machine, printable(message.text),
-                      message.culprit);
+  return toError(message.category, message.culprit, textOf(message.text));
 }
 
-std::string versionOf(const Message &message) { return printable(message.version); }
+RuntimeError toError(int64_t category, int64_t culprit, llvm::StringRef text) {
+  const bool known = category >= 0 && category <= int64_t(Failure::Mismatch);
+  return RuntimeError(known ? Failure(category) : Failure::Machine, printable(text), culprit);
+}
+
+std::string printable(llvm::StringRef from) {
+  std::string text = from.str();
+  for (char &c : text)
+    if (!llvm::isPrint(c) && (c & 0x80) == 0)
+      c = '?';
+  return text;
+}
+
+std::string versionOf(const Message &message) { return printable(textOf(message.version)); }
 
 Connection::Connection(Descriptor socket, size_t maxDescriptors)
     : socket(std::move(socket)), maxDescriptors(maxDescriptors) {

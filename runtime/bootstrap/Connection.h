@@ -8,6 +8,8 @@
 #include "runtime/Failure.h"
 #include "runtime/bootstrap/Descriptor.h"
 
+#include "llvm/ADT/StringRef.h"
+
 #include <poll.h>
 #include <sys/socket.h>
 
@@ -48,6 +50,10 @@ Message makeMessage(Kind kind);
 Message makeFailed(const RuntimeError &error);
 /// Takes what the other side sent as it is; nothing in it can be wrong enough to do harm.
 RuntimeError toError(const Message &message);
+/// The same of its parts.
+RuntimeError toError(int64_t category, int64_t culprit, llvm::StringRef text);
+/// Someone else's bytes, on their way to a terminal.
+std::string printable(llvm::StringRef from);
 std::string versionOf(const Message &message);
 
 class Connection {

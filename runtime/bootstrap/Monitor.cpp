@@ -3,15 +3,14 @@
 
 #include "runtime/bootstrap/Connection.h"
 #include "runtime/bootstrap/Handles.h"
+#include "runtime/bootstrap/QuietThread.h"
 
-#include <pthread.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 
 #include <atomic>
 #include <cerrno>
-#include <csignal>
 #include <cstring>
 #include <optional>
 
@@ -153,18 +152,13 @@ llvm::Expected<std::unique_ptr<Monitor>> Monitor::start(Meeting &meeting, Gone g
     watch.socket = std::move(peer.socket);
     state->watches.push_back(std::move(watch));
   }
-  // Signals are the application's: the thread starts with all of them blocked.
-  sigset_t all, before;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);
-  const int error = pthread_create(
-      &state->thread, nullptr,
+  const int error = bootstrap::startQuietThread(
+      state->thread,
       [](void *state) -> void * {
         static_cast<State *>(state)->run();
         return nullptr;
       },
       state.get());
-  pthread_sigmask(SIG_SETMASK, &before, nullptr);
   if (error != 0)
     return makeFailure(Failure::Machine, "cannot start the thread that watches the other ranks: {}",
                        std::strerror(error));

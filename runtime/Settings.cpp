@@ -23,7 +23,18 @@ extern char **environ;
 namespace ccl {
 namespace {
 
-enum class Kind : uint8_t { Level, Subsystems, Text, Path, Flag, Seconds, Bytes, Via, Number };
+enum class Kind : uint8_t {
+  Level,
+  Subsystems,
+  Text,
+  Secret,
+  Path,
+  Flag,
+  Seconds,
+  Bytes,
+  Via,
+  Number
+};
 
 struct Entry {
   Setting setting;
@@ -36,7 +47,7 @@ struct Entry {
   bool powerOfTwo = false;
 };
 
-constexpr std::array<Entry, 24> table = {{
+constexpr std::array<Entry, 28> table = {{
     {Setting::Debug, "CCL_DEBUG", Kind::Level, "WARN",
      "How much is logged; each level includes those before it."},
     {Setting::DebugSubsys, "CCL_DEBUG_SUBSYS", Kind::Subsystems, "ALL",
@@ -66,6 +77,16 @@ constexpr std::array<Entry, 24> table = {{
     {Setting::Size, "CCL_SIZE", Kind::Number, "", "How many those are."},
     {Setting::Socket, "CCL_SOCKET", Kind::Path, "",
      "Path of the Unix socket at which they meet, in a folder that nobody else may enter."},
+    {Setting::Address, "CCL_ADDRESS", Kind::Text, "",
+     "Where rank 0 of ranks on several hosts listens, and the others find it: host:port or "
+     "[v6]:port."},
+    {Setting::Secret, "CCL_SECRET", Kind::Secret, "",
+     "What ranks on several hosts prove to each other that they know. Never logged."},
+    {Setting::SecretFile, "CCL_SECRET_FILE", Kind::Path, "",
+     "File with the secret in its first line, instead of CCL_SECRET; nobody else may read it."},
+    {Setting::HostId, "CCL_HOST_ID", Kind::Text, "",
+     "Name of this host: ranks with the same one share memory. By boot id and namespaces if not "
+     "set."},
     {Setting::FlightRecorder, "CCL_FLIGHT_RECORDER", Kind::Path, "",
      "Where each rank writes its last operations when a communicator fails, for PyTorch's "
      "fr_trace: the rank is appended, or put before `.json` if the path ends so."},
@@ -124,7 +145,8 @@ std::string describe(const Entry &entry) {
   case Kind::Level: return oneOf(log::levelNames);
   case Kind::Subsystems:
     return fmt::format("ALL, or a list of {}", fmt::join(log::subsystemNames, ", "));
-  case Kind::Text: return "text";
+  case Kind::Text:
+  case Kind::Secret: return "text";
   case Kind::Path: return "path";
   case Kind::Flag: return "0 or 1";
   case Kind::Seconds: return "seconds, over 0";
@@ -235,7 +257,8 @@ llvm::Error Settings::set(size_t index, std::string_view text) {
   case Kind::Bytes: number = parseBytes(text); break;
   case Kind::Number: number = parseNumber(text, entry); break;
   case Kind::Path: value.text = expandPath(entry.setting, text, false); break;
-  case Kind::Text: break;
+  case Kind::Text:
+  case Kind::Secret: break;
   }
   if (!number)
     return makeFailure(Failure::BadArgument, "{}={}: expected {}", entry.name, text,
@@ -313,9 +336,11 @@ std::string_view Settings::source(Setting setting) const {
 
 std::vector<Settings::Row> Settings::list() const {
   std::vector<Row> rows;
-  for (size_t i = 0; i < table.size(); ++i)
+  for (size_t i = 0; i < table.size(); ++i) {
+    const bool isHidden = table[i].kind == Kind::Secret && !values[i].text.empty();
     rows.push_back({table[i].name, describe(table[i]), table[i].defaultText, table[i].description,
-                    source(table[i].setting), values[i].text});
+                    source(table[i].setting), isHidden ? "(set)" : values[i].text});
+  }
   return rows;
 }
 

@@ -32,6 +32,10 @@ enum class Setting : uint8_t {
   Rank,
   Size,
   Socket,
+  Address,
+  Secret,
+  SecretFile,
+  HostId,
   FlightRecorder,
   CudaLibrary,
   ShimDevices,
@@ -70,7 +74,7 @@ public:
     std::string_view name;
     std::string kind; ///< what is expected; of a closed set all of it
     std::string_view defaultText, description, source;
-    std::string value;
+    std::string value; ///< of a secret only that it is set
   };
   /// One row a setting, in the order of the table.
   std::vector<Row> list() const;

@@ -154,6 +154,25 @@ TEST_CASE("the log: format, levels, subsystems") {
   CHECK_FALSE(contains(text, "CCL_TIMEOUT"));
 }
 
+TEST_CASE("a secret is shown to nobody") {
+  TemporaryFile file;
+  const std::string setting = "CCL_DEBUG_FILE=" + file.path;
+  const Settings settings =
+      llvm::cantFail(parse({setting.c_str(), "CCL_DEBUG=INFO", "CCL_SECRET=open sesame"}));
+  settings.report();
+  CHECK(settings.text(Setting::Secret) == "open sesame");
+  CHECK(contains(file.text(), "CCL INFO CCL_SECRET (set) (from env)\n"));
+  CHECK_FALSE(contains(file.text(), "sesame"));
+  for (const Settings::Row &row : settings.list()) {
+    CHECK_FALSE(contains(row.value, "sesame"));
+    if (row.name == "CCL_SECRET")
+      CHECK(row.value == "(set)");
+  }
+  for (const Settings::Row &row : Settings().list())
+    if (row.name == "CCL_SECRET")
+      CHECK(row.value == "");
+}
+
 TEST_CASE("a log file that cannot be opened leaves stderr") {
   log::Options options;
   options.file = "/nowhere/%h.%p.log";

@@ -43,6 +43,8 @@ public:
   /// Makes this side's ends of `channels`, all of them between this rank and `peer`, those that
   /// exist excepted, and says what `peer` has to know of them (and of queue pairs, the first time).
   /// Both sides name the same channels in the same order, and hand each other what they get.
+  /// Nobody begins a launch that uses them before both have accepted. Errors of accept() leave
+  /// all as it was, unless it is the NIC that refuses to connect.
   virtual llvm::Expected<std::string> offer(int64_t peer, llvm::ArrayRef<ChannelKey> channels) = 0;
   virtual llvm::Error accept(int64_t peer, llvm::ArrayRef<ChannelKey> channels,
                              llvm::StringRef offered) = 0;
@@ -52,15 +54,21 @@ public:
   /// What of a slot message number `message` (of a launch, from 0) through channel `index` takes.
   using Pieces = std::function<void(size_t index, uint64_t message, std::vector<Piece> &pieces)>;
   /// A launch begins: what the program does with `ends` is carried out from now on. `sending[i]`
-  /// are the `to` ends with slots.
+  /// are the `to` ends with slots. `pieces` is called by whoever makes progress, one thread at a
+  /// time, until end(). Ends of no wire are passed over.
   virtual void begin(llvm::ArrayRef<ChannelEnd *> ends, llvm::ArrayRef<ChannelEnd *> sending,
                      Pieces pieces) = 0;
-  /// Posts and takes what can be without waiting; whether anything happened.
+  /// Posts and takes what can be without waiting; whether anything happened. False, too, if
+  /// another thread is at it, and after a failure.
   virtual bool progress() = 0;
-  /// The program is through: whether everything that it did has been handed to the NIC, and the
-  /// NIC is done with this rank's memory. Then the launch is over for the Wire.
+  /// The program is through: whether everything that it did has been handed to the NIC, and all
+  /// messages and signals have been acknowledged, so that this rank may be destroyed. Makes
+  /// progress itself. Never after a failure: whoever waits looks at failure().
   virtual bool isDrained() = 0;
   virtual void end() = 0;
+  /// `peer` has left in order, after the end of its last launch: what it did not acknowledge any
+  /// more is no failure. Sending to it from now on is one.
+  virtual void leave(int64_t peer) = 0;
 
   /// The first thing that went wrong: "rank 2 cannot write to rank 0 through mlx5_0: transport
   /// retry counter exceeded (the peer does not answer)...", with the peer as culprit.

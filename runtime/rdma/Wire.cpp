@@ -195,8 +195,9 @@ bool WireImpl::pollNic(size_t nic) {
 
 void WireImpl::onCompletion(size_t nic, const ibv_wc &completion) {
   const Place place = queues[nic].lookup(completion.qp_num);
-  if (!place.connection || place.connection->hasLeft())
+  if (!place.connection)
     return;
+  // Also of a peer that has left: what it has sent is still to be read.
   Stripe &stripe = place.connection->stripes[place.stripe];
   if ((completion.opcode & IBV_WC_RECV) == 0) {
     stripe.complete(completion.wr_id);

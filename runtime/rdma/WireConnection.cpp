@@ -146,12 +146,6 @@ bool Connection::isDrained() const {
   return true;
 }
 
-void Connection::leave() {
-  left = true;
-  for (Stripe &stripe : stripes)
-    stripe.queue->breakOff();
-}
-
 bool Connection::hasRoom() const {
   return std::all_of(stripes.begin(), stripes.end(),
                      [](const Stripe &stripe) { return stripe.hasRoom(); });

@@ -75,7 +75,8 @@ public:
   bool serve(const Wire::Pieces &pieces, std::atomic<int64_t> &sent);
   /// Whether everything that the program did is with the NIC, and messages are done.
   bool isDrained() const;
-  void leave();
+  /// Nothing goes to the peer any more. What has come from it is still taken.
+  void leave() { left = true; }
   bool hasLeft() const { return left; }
 
   /// Raises what a completion or a call has shown.

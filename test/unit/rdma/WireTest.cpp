@@ -3,7 +3,6 @@
 
 #include <doctest/doctest.h>
 
-#include <numeric>
 #include <thread>
 
 using namespace ccl;

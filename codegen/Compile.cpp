@@ -141,7 +141,8 @@ LogicalResult provePrograms(AlgorithmOp algorithm, Plan &plan, CompileStats &sta
 //===----------------------------------------------------------------------===//
 
 static HostOptions hostOptions(const CompileOptions &options, const model::Contract &contract) {
-  HostOptions host{options.type, contract.reduction, options.sanitizer, options.lowering.rank};
+  HostOptions host{options.type, contract.reduction, options.sanitizer, options.lowering.rank,
+                   options.wires};
   if (options.reduction && contract.reduction != model::Reduction::None)
     host.reduction = *options.reduction;
   return host;

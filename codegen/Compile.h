@@ -24,6 +24,7 @@ struct CompileOptions {
   std::string shimCompiler; ///< for "shim"; "": one that is found (CCL_SHIM_CXX)
   int64_t shimThreads = 1;  ///< of a block, for "shim" (CCL_SHIM_WARPS)
   bool sourceOnly = false;  ///< of `arch`: no image
+  bool wires = false;       ///< ranks may be on several hosts: see Plan::hasWires
   bool prove = true;        ///< refuse what the checker refutes; false: the caller vouches
   std::string cacheDir;     ///< "": no object cache
   std::string dumpDir;      ///< "": no dumps (CCL_DUMP_DIR), see Stages.h

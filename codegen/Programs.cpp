@@ -4,6 +4,7 @@
 #include "codegen/Count.h"
 #include "codegen/host/Agents.h"
 #include "codegen/host/Channels.h"
+#include "codegen/rdma/Messages.h"
 #include "dialect/Indexing.h"
 
 #include <fmt/format.h>
@@ -199,10 +200,13 @@ LogicalResult planPrograms(AlgorithmOp algorithm, const model::Contract &contrac
     return algorithm.emitOpError() << "has programs of over " << mostInTables
                                    << " instructions, and of several agents: fewer are executed";
   PatternSet patterns;
+  plan.hasWires = options.wires;
+  uint64_t messages = 0;
   for (auto [index, program] : llvm::enumerate(programsOf(algorithm, options.rank)))
     if (failed(planBuffers(program, algorithm.getLowered(), index == 0, plan)) ||
         failed(planTransfers(program, patterns, plan)) ||
-        failed(planProgram(program, index, options.tables, plan)))
+        failed(planProgram(program, index, options.tables, plan)) ||
+        failed(rdma::planMessages(program, plan.kernels.back(), plan, messages)))
       return failure();
   return success();
 }

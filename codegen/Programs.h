@@ -21,6 +21,7 @@ struct PlanOptions {
   ElementType type = ElementType::F32;
   model::Reduction reduction = model::Reduction::None; ///< in place of the contract's
   int64_t rank = -1;                                   ///< only its program, or -1: all
+  bool wires = false;  ///< say what is sent through channels, for those between hosts
   bool tables = false; ///< programs are executed from tables, see runtime/plan/Agents.h
 };
 

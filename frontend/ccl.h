@@ -347,6 +347,10 @@ struct OpenOptions {
   /// Of a Unix socket at which the processes of this machine meet, in a folder that nobody
   /// else may enter (rank 0 makes what is missing); "" takes CCL_SOCKET.
   std::string socket{};
+  /// Instead of it, for processes of several hosts: where rank 0 listens, "host:port". "" takes
+  /// CCL_ADDRESS, if no socket is named either. Needs a secret that all ranks of the job know:
+  /// CCL_SECRET or CCL_SECRET_FILE.
+  std::string address{};
   /// Instead of it: connected stream sockets, made before fork. Rank 0 has one for each other
   /// rank (rank r at index r - 1), the others have one to rank 0. `open` closes them.
   std::vector<int> sockets{};

@@ -25,7 +25,8 @@ void ChannelSet::takeBlocks(std::vector<Block> &large, std::vector<Block> &table
   directories.clear();
 }
 
-/// Calls visit(family, index of the family, peer) for every channel end of the kernel.
+/// Calls visit(family, index of the family, peer) for every channel end of the kernel whose peer
+/// is near.
 llvm::Error ChannelSet::forEachEnd(const KernelPlan &kernel, size_t indexInSet, Visit visit) const {
   if (kernel.peers.size() < kernel.channels.size())
     return malformed("{} has {} channel families, but peers of {}", nameOf(kernel),
@@ -39,8 +40,9 @@ llvm::Error ChannelSet::forEachEnd(const KernelPlan &kernel, size_t indexInSet, 
       if (peer < 0 || peer >= ranks || family.slots < 0)
         return malformed("{} gives rank {} a channel to rank {} of {} with {} slots",
                          nameOf(kernel), rank, peer, ranks, family.slots);
-      if (llvm::Error e = visit(family, f, peer))
-        return e;
+      if (isNear(peer))
+        if (llvm::Error e = visit(family, f, peer))
+          return e;
     }
   }
   return llvm::Error::success();

@@ -10,6 +10,7 @@
 
 #include "runtime/World.h"
 
+#include <functional>
 #include <map>
 #include <memory>
 
@@ -35,8 +36,10 @@ struct DirectoryEntry {
 /// The channels of one rank of one communicator.
 class ChannelSet {
 public:
-  ChannelSet(World &world, int64_t slotBytes, int64_t rank, int64_t ranks)
-      : world(world), slotBytes(slotBytes), rank(rank), ranks(ranks) {}
+  /// Of ranks that are `near`; channels to others are none of its business.
+  ChannelSet(World &world, int64_t slotBytes, int64_t rank, int64_t ranks,
+             std::function<bool(int64_t)> isNear)
+      : world(world), slotBytes(slotBytes), rank(rank), ranks(ranks), isNear(std::move(isNear)) {}
   /// Hands over all memory: that of channels, and directories.
   void takeBlocks(std::vector<Block> &large, std::vector<Block> &tables);
 
@@ -49,8 +52,8 @@ public:
   uint64_t directoryEntries() const { return entries; }
 
   /// After the entry: this rank's ends of what `kernel` uses, in the order of the ABI: entry
-  /// family * ranks + peer, null where unused. `announcement(r)` is what rank r announced,
-  /// `worldRank(r)` its rank in the world.
+  /// family * ranks + peer, null where unused and where the peer is not near. `announcement(r)` is
+  /// what rank r announced, `worldRank(r)` its rank in the world.
   template <typename Announced, typename WorldRank>
   llvm::Expected<std::vector<ChannelEnd *>> resolve(const KernelPlan &kernel, size_t indexInSet,
                                                     Announced announcement, WorldRank worldRank) {
@@ -81,6 +84,7 @@ private:
 
   World &world;
   const int64_t slotBytes, rank, ranks;
+  const std::function<bool(int64_t)> isNear;
   std::vector<Block> blocks, directories; ///< old directories, too
   Block directory;
   uint64_t entries = 0;

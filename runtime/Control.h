@@ -88,15 +88,18 @@ struct ControlBlock {
   static constexpr uint32_t expectedMagic = 0x6c636363;
   uint32_t magic = expectedMagic;
   int32_t ranks = 0;
-  int32_t owner = 0; ///< the rank in whose memory it lies
+  int32_t owner = 0;     ///< the rank in whose memory it lies
+  int32_t nearRanks = 0; ///< ranks of this host
   uint64_t bytes = 0;
   uint64_t number = 0; ///< tells communicators of one job apart, in reports
   int64_t slotBytes = 0;
   alignas(cacheLine) std::atomic<uint64_t> arrivals{0}; ///< of all ranks, all operations
   alignas(cacheLine) std::atomic<int32_t> failedBy{0};  ///< 1 + the rank whose record counts
-  std::atomic<int32_t> decidedBy{0}; ///< 1 + the rank whose offer is what survivors use
+  std::atomic<uint64_t> nearArrivals{0};                ///< those of this host, if there are others
+  std::atomic<int32_t> farFailure{0}; ///< 1: some process here takes down another host's
+  std::atomic<int32_t> decidedBy{0};  ///< 1 + the rank whose offer is what survivors use
   std::atomic<int32_t> leavers{0};
-  std::atomic<int32_t> givers{0}; ///< ranks that gave their memory back, but the owner
+  std::atomic<int32_t> givers{0}; ///< near ranks that gave their memory back, but the owner
 
   RankState &rank(int64_t r) {
     return *std::launder(
@@ -113,7 +116,7 @@ struct ControlBlock {
   /// Makes one in `memory` of size(ranks) bytes on a cache line boundary.
   static ControlBlock *create(void *memory, int64_t ranks, int64_t slotBytes, uint64_t number) {
     auto *block = new (memory) ControlBlock;
-    block->ranks = int32_t(ranks);
+    block->ranks = block->nearRanks = int32_t(ranks);
     block->bytes = size(ranks);
     block->slotBytes = slotBytes;
     block->number = number;

@@ -49,7 +49,11 @@ int32_t RankMember::waitForAgents(Agents &agents) {
         chosen = &wait;
     return describeWait(chosen->agent->number(), chosen->instruction, *chosen->end, chosen->value);
   };
-  return int32_t(group.waitUntil(peers, [&] { return agents.canGoOn(); }, describe));
+  auto ready = [&] {
+    far.progress();
+    return agents.canGoOn();
+  };
+  return int32_t(group.waitUntil(peers, ready, describe));
 }
 
 int32_t RankMember::waitInKernel(KernelArgs *args, ChannelEnd *end, uint64_t value) {
@@ -59,8 +63,11 @@ int32_t RankMember::waitInKernel(KernelArgs *args, ChannelEnd *end, uint64_t val
   auto found = [&] { return __atomic_load_n(end->arrive, __ATOMIC_ACQUIRE); };
   return int32_t(self.group.waitUntil(
       end->peer,
-      // By difference: with k slots the first k sends ask for a value below zero.
-      [&] { return int64_t(found() - value) >= 0; },
+      [&] {
+        self.far.progress();
+        // By difference: with k slots the first k sends ask for a value below zero.
+        return int64_t(found() - value) >= 0;
+      },
       [&] { return self.describeWait(args->agent, args->instruction, *end, value); }));
 }
 
@@ -139,7 +146,12 @@ llvm::Error RankMember::execute(const Prepared &prepared, const LaunchShape &sha
                    __ATOMIC_RELAXED);
   __atomic_store_n(&args.instruction, int64_t(0), __ATOMIC_RELAXED);
   __atomic_store_n(&args.microBatch, int64_t(0), __ATOMIC_RELAXED);
-  return executeBatches(prepared, args);
+  far.begin(prepared.far, *plan, args);
+  if (llvm::Error e = executeBatches(prepared, args)) {
+    far.abandon();
+    return e;
+  }
+  return far.end([this] { return describeLaunch(); });
 }
 
 } // namespace ccl

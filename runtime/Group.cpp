@@ -3,6 +3,7 @@
 
 #include "runtime/Faults.h"
 #include "runtime/Log.h"
+#include "runtime/hosts/Hosts.h"
 
 #include <sched.h>
 
@@ -47,6 +48,8 @@ std::string describeSlow(int64_t rank, int64_t agoMs, int64_t microBatches) {
 Group::Group(std::shared_ptr<World> world, ControlBlock *block, int64_t rank)
     : rank(rank), ranks(block->ranks), theWorld(std::move(world)), control(*block),
       spinBudget(ranks > availableCores()) {
+  if (Hosts *hosts = theWorld->hosts())
+    hosts->join(control, rank);
   theWorld->listen(this);
 }
 
@@ -55,8 +58,15 @@ Group::~Group() {
     return; // the copy that a child of fork has: its parent is still in there
   theWorld->ignore(this);
   self().left.store(true, std::memory_order_release);
+  if (Hosts *hosts = theWorld->hosts())
+    hosts->leave(control, rank);
   control.leavers.fetch_add(1, std::memory_order_acq_rel);
   theWorld->depart(&control, rank == control.owner, std::move(leftovers));
+}
+
+bool Group::isNear(int64_t r) const {
+  const Hosts *hosts = theWorld->hosts();
+  return !hosts || hosts->isNear(worldRank(r));
 }
 
 //===----------------------------------------------------------------------===//
@@ -80,6 +90,8 @@ void Group::fail(Failure category, std::string text, int64_t culprit) {
                                                   std::memory_order_acq_rel))
       return; // somebody else was first
   }
+  if (Hosts *hosts = theWorld->hosts())
+    hosts->tellFailed(control, rank);
   log::info(log::Subsystem::Abort, rank, "communicator of {} ranks aborted: {}", ranks, text);
 }
 
@@ -323,6 +335,10 @@ llvm::Error Group::enter() {
     return fail(faults::injected("at the entry of an operation"));
   // Release: whoever sees the arrival sees what this rank published.
   self().entered.store(operation, std::memory_order_release);
+  if (Hosts *hosts = theWorld->hosts())
+    if (control.nearArrivals.fetch_add(1, std::memory_order_acq_rel) + 1 ==
+        operation * uint64_t(control.nearRanks))
+      hosts->tellArrived(control, operation);
   control.arrivals.fetch_add(1, std::memory_order_acq_rel);
   const uint64_t all = operation * uint64_t(ranks);
   const Wait wait = waitUntil(
@@ -348,6 +364,8 @@ bool Group::keepWaiting(AwaitedPeers peers, Clock::time_point now,
     nextLook = now + patience;
   } else if (now >= nextLook) {
     publishWait(peers());
+    if (Hosts *hosts = theWorld->hosts())
+      hosts->look(control);
     lookAround(now);
     nextLook = now + patience;
   }

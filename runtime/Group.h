@@ -52,6 +52,10 @@ public:
   llvm::Error meet(Operation operation, std::function<std::string()> what);
   void end() { self().done.store(operation, std::memory_order_release); }
   size_t parity() const { return operation % 2; }
+  /// Of the operation under way, from 1.
+  uint64_t number() const { return operation; }
+  /// Whether this process reaches the memory of rank r.
+  bool isNear(int64_t r) const;
   const Announcement &announcement(int64_t r) const {
     return control.rank(r).announcements[parity()];
   }

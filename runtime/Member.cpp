@@ -4,6 +4,7 @@
 #include "runtime/Log.h"
 #include "runtime/ProcessWorld.h"
 #include "runtime/RankMember.h"
+#include "runtime/hosts/HostsWorld.h"
 
 #include <condition_variable>
 #include <mutex>
@@ -52,7 +53,8 @@ llvm::Expected<std::vector<std::unique_ptr<Member>>> Member::createThreads(int64
 llvm::Expected<std::unique_ptr<Member>> Member::join(JoinOptions options) {
   if (llvm::Error e = checkSizes(options.ranks, options.member))
     return e;
-  return joinProcesses(std::move(options));
+  return options.address.empty() ? joinProcesses(std::move(options))
+                                 : joinHosts(std::move(options));
 }
 
 namespace {

@@ -55,6 +55,10 @@ struct MemberOptions {
   std::string flightRecorder{};
 };
 
+namespace rdma {
+class Nic;
+}
+
 /// How a process finds the others.
 struct JoinOptions {
   int64_t rank = -1, ranks = 0;
@@ -64,6 +68,13 @@ struct JoinOptions {
   /// Connected stream sockets, made before fork: rank 0 has one for each other rank (index
   /// rank - 1), the others have one to rank 0. They are closed by `join`.
   std::vector<int> sockets;
+  /// Of rank 0, "host:port", if ranks may be on several hosts; then `path` and `sockets` are not
+  /// used. Ranks that share a host find that out by themselves.
+  std::string address;
+  std::string secret; ///< that all ranks of the job know, and nobody else
+  std::string host;   ///< instead of what tells this host from others (CCL_HOST_ID)
+  /// Opens what leads to other hosts; asked at the first launch that goes there.
+  std::function<llvm::Expected<std::vector<std::unique_ptr<rdma::Nic>>>()> nics;
   Milliseconds timeout = defaultTimeout; ///< until all have met
   MemberOptions member;
 };
@@ -74,7 +85,7 @@ struct JoinOptions {
 struct SymmetricBuffer {
   void *local = nullptr;
   int64_t bytes = 0;
-  std::vector<void *> peers; ///< every rank's block, one's own included
+  std::vector<void *> peers; ///< every rank's block, one's own included; null: on another host
 };
 
 class Member {

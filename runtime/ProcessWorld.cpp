@@ -18,6 +18,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <numeric>
 
 namespace ccl {
 namespace {
@@ -57,11 +58,29 @@ int64_t nowNanoseconds() {
       .count();
 }
 
+/// Addresses that a process of this system has: a power of two, at most 2^46. One that is limited
+/// (`ulimit -v`) is not asked, as others might be told another number.
+int64_t addressSpace() {
+  constexpr int64_t most = int64_t(1) << 46, fewest = int64_t(1) << 32;
+  rlimit limit{};
+  if (getrlimit(RLIMIT_AS, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY)
+    return most;
+  for (int64_t bytes = most; bytes > fewest; bytes /= 2) {
+    void *data = mmap(nullptr, size_t(bytes), PROT_NONE,
+                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (data == MAP_FAILED)
+      continue;
+    munmap(data, size_t(bytes));
+    return bytes;
+  }
+  return fewest;
+}
+
 /// Address space is plenty, but not everywhere: sanitizers keep most of it for themselves.
 int64_t arenaBytesFor(int64_t ranks) {
   if (std::string_view(CCL_SANITIZE) == "thread")
     return int64_t(1) << 30;
-  return std::min(int64_t(1) << 38, (int64_t(1) << 45) / ranks / 4096 * 4096);
+  return std::min(int64_t(1) << 38, addressSpace() / 2 / ranks / 4096 * 4096);
 }
 
 class Mapping {
@@ -111,8 +130,13 @@ struct Registry {
 
 class ProcessWorld final : public World {
 public:
-  static llvm::Expected<std::shared_ptr<ProcessWorld>> create(JoinOptions &options,
-                                                              int64_t arenaBytes);
+  /// The first rank makes the block of a communicator of `controlRanks`, of which the ranks that
+  /// meet here are `near`.
+  static llvm::Expected<std::shared_ptr<ProcessWorld>>
+  create(JoinOptions &options, int64_t controlRanks, const std::vector<int64_t> &near);
+  ControlBlock *firstControl() const {
+    return static_cast<ControlBlock *>(reach(0, firstBlock | arenaBit));
+  }
   ~ProcessWorld() override;
 
   llvm::Expected<Block> allocate(size_t bytes) override;
@@ -235,17 +259,21 @@ llvm::Error ProcessWorld::startMonitor(Meeting &meeting) {
   return llvm::Error::success();
 }
 
-llvm::Expected<std::shared_ptr<ProcessWorld>> ProcessWorld::create(JoinOptions &options,
-                                                                   int64_t arenaBytes) {
+llvm::Expected<std::shared_ptr<ProcessWorld>>
+ProcessWorld::create(JoinOptions &options, int64_t controlRanks, const std::vector<int64_t> &near) {
+  const int64_t arenaBytes = arenaBytesFor(options.ranks);
   std::shared_ptr<ProcessWorld> world(
       new ProcessWorld(options.rank, options.ranks, uint64_t(arenaBytes)));
   if (llvm::Error e = world->makeArena())
     return e;
   if (options.rank == 0) {
-    llvm::Expected<Block> block = world->allocate(ControlBlock::size(options.ranks));
+    llvm::Expected<Block> block = world->allocate(ControlBlock::size(controlRanks));
     if (!block)
       return block.takeError();
-    ControlBlock::create(block->data, options.ranks, options.member.slotBytes, 0);
+    ControlBlock *control =
+        ControlBlock::create(block->data, controlRanks, options.member.slotBytes, 0);
+    control->owner = int32_t(near.front());
+    control->nearRanks = int32_t(near.size());
   }
   Descriptor copy(fcntl(world->memory.get(), F_DUPFD_CLOEXEC, 0));
   if (!copy)
@@ -403,16 +431,27 @@ Milliseconds ProcessWorld::silence(int64_t who) const {
 
 } // namespace
 
+llvm::Expected<NearProcesses> meetNear(JoinOptions options, int64_t ranks,
+                                       const std::vector<int64_t> &near) {
+  auto world = ProcessWorld::create(options, ranks, near);
+  if (!world)
+    return world.takeError();
+  NearProcesses result{*world, (*world)->firstControl(), (*world)->probeAll()};
+  return result;
+}
+
 llvm::Expected<std::unique_ptr<Member>> joinProcesses(JoinOptions options) {
   if (options.rank < 0 || options.rank >= options.ranks)
     return makeFailure(Failure::BadArgument, "rank {} of {} does not exist", options.rank,
                        options.ranks);
-  auto world = ProcessWorld::create(options, arenaBytesFor(options.ranks));
+  std::vector<int64_t> everybody(size_t(options.ranks));
+  std::iota(everybody.begin(), everybody.end(), 0);
+  auto world = ProcessWorld::create(options, options.ranks, everybody);
   if (!world)
     return world.takeError();
-  auto *control = static_cast<ControlBlock *>((*world)->reach(0, firstBlock | arenaBit));
-  auto member = std::make_unique<RankMember>(
-      *world, control, options.rank, Recording::make(options.member.flightRecorder, options.rank));
+  auto member =
+      std::make_unique<RankMember>(*world, (*world)->firstControl(), options.rank,
+                                   Recording::make(options.member.flightRecorder, options.rank));
   // All or nobody: programs are compiled for one way of moving data.
   auto answers = member->exchange({(*world)->probeAll()}, options.timeout);
   if (!answers)

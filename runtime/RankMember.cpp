@@ -8,9 +8,10 @@ namespace ccl {
 
 RankMember::RankMember(std::shared_ptr<World> world, ControlBlock *control, int64_t rank,
                        std::shared_ptr<Recording> recording)
-    : group(std::move(world), control, rank), direct(group.world().canRead()),
-      channels(group.world(), control->slotBytes, rank, group.ranks), memorySource(group.world()),
-      memory(memorySource), recording(std::move(recording)) {
+    : far(group), group(std::move(world), control, rank), direct(group.world().canRead()),
+      channels(group.world(), control->slotBytes, rank, group.ranks,
+               [this](int64_t r) { return group.isNear(r); }),
+      memorySource(group.world()), memory(memorySource), recording(std::move(recording)) {
   if (!this->recording)
     return;
   std::vector<int64_t> members;
@@ -119,6 +120,25 @@ void RankMember::dump() {
 // Launching
 //===----------------------------------------------------------------------===//
 
+/// Whether all that accesses a peer's memory directly is on the host of that peer.
+llvm::Error RankMember::checkHosts() const {
+  const Hosts *hosts = const_cast<Group &>(group).world().hosts();
+  if (!hosts || !plan->direct)
+    return llvm::Error::success();
+  std::map<int32_t, int64_t> first; // rank of each of the plan's hosts
+  for (int64_t r = 0; r < group.ranks; ++r) {
+    const int32_t planned = size_t(r) < plan->hosts.size() ? plan->hosts[size_t(r)] : 0;
+    const int64_t other = first.emplace(planned, r).first->second;
+    if (hosts->hostOf(group.worldRank(other)) != hosts->hostOf(group.worldRank(r)))
+      return makeFailure(Failure::BadArgument,
+                         "{} (hash {}) accesses the memory of peers directly as if ranks {} and {} "
+                         "shared a host, which they do not: lower it with --via staged, or for the "
+                         "hosts that there are (--hosts)",
+                         plan->program, plan->hash, other, r);
+  }
+  return llvm::Error::success();
+}
+
 llvm::Expected<RankMember::Prepared *>
 RankMember::prepare(const std::shared_ptr<LoadedProgram> &program) {
   auto found = programs.find(program.get());
@@ -137,6 +157,8 @@ RankMember::prepare(const std::shared_ptr<LoadedProgram> &program) {
     return makeFailure(Failure::BadArgument,
                        "{} (hash {}) is for {} ranks, the communicator has {}", plan.program,
                        plan.hash, plan.ranks(), group.ranks);
+  if (llvm::Error e = checkHosts())
+    return e;
   Prepared prepared;
   prepared.program = program;
   llvm::Expected<RankFacts> facts = findFacts(plan, group.rank);
@@ -220,6 +242,11 @@ llvm::Error RankMember::findShards(const Prepared &prepared, const LaunchArgs &a
   return llvm::Error::success();
 }
 
+std::string RankMember::describeLaunch() const {
+  return fmt::format("launch {} of {} (hash {}, {} {})", launches, plan->program, plan->hash,
+                     plan->contract.str(), name(plan->type));
+}
+
 /// Publishes what others need of this launch.
 llvm::Error RankMember::announce(Announcement &mine, const LaunchShape &shape,
                                  const LaunchArgs &args) {
@@ -257,6 +284,9 @@ llvm::Error RankMember::resolve(Prepared &prepared) {
     if (!ends)
       return ends.takeError();
     prepared.channels = std::move(*ends);
+    if (group.world().hosts())
+      if (llvm::Error e = far.resolve(*plan, prepared.facts, prepared.channels, prepared.far))
+        return e;
   }
   prepared.resolved = true;
   return llvm::Error::success();
@@ -276,7 +306,7 @@ void RankMember::reachPeers() {
     }
     const int64_t there = group.worldRank(int64_t(r));
     const uint64_t address = group.announcement(int64_t(r)).buffers;
-    if (!address)
+    if (!address) // without buffers, or on another host
       continue;
     const auto *table = static_cast<const uint64_t *>(group.world().reach(there, address));
     for (size_t b = 0; b < buffers; ++b)
@@ -310,11 +340,7 @@ llvm::Error RankMember::run(const std::shared_ptr<LoadedProgram> &program, const
 
   ++launches;
   Announcement &mine = group.begin(
-      Operation::Launch, args.timeout,
-      [this] {
-        return fmt::format("launch {} of {} (hash {}, {} {})", launches, plan->program, plan->hash,
-                           plan->contract.str(), name(plan->type));
-      },
+      Operation::Launch, args.timeout, [this] { return describeLaunch(); },
       (*prepared)->announcement);
   // A barrier moves no data, so a count says nothing about it.
   const bool empty = shape->count == 0 && facts.places > 0;

@@ -17,6 +17,7 @@
 #include "runtime/FlightRecorder.h"
 #include "runtime/Group.h"
 #include "runtime/RankMemory.h"
+#include "runtime/hosts/FarChannels.h"
 
 #include <atomic>
 #include <unordered_map>
@@ -73,6 +74,7 @@ private:
     std::string name;          ///< "ring (hash ab12)", if it is recorded
     bool resolved = false;     ///< after the first launch's entry
     std::vector<ChannelEnd *> channels;
+    FarProgram far;
   };
 
   /// Runs body() if this member may be used now, and makes its error the communicator's.
@@ -90,6 +92,8 @@ private:
   llvm::Expected<uint64_t *> sharedWords(size_t words);
   llvm::Error resolve(Prepared &prepared);
   llvm::Error execute(const Prepared &prepared, const LaunchShape &shape);
+  llvm::Error checkHosts() const;
+  std::string describeLaunch() const;
   llvm::Error executeBatches(const Prepared &prepared, KernelArgs &args);
   void reachPeers();
   void record(const Prepared &prepared, const LaunchShape &shape, const LaunchArgs &args);
@@ -99,11 +103,17 @@ private:
   llvm::Error runAllocation(int64_t bytes, Milliseconds timeout, SymmetricBuffer &buffer);
   llvm::Error runSplit(int64_t color, int64_t key, Milliseconds timeout,
                        std::unique_ptr<Member> &child);
-  llvm::Error offerBlock(const std::vector<int64_t> &members, std::atomic<uint64_t> &place);
+  /// Who makes the block of `members` on this host.
+  int64_t firstNear(const std::vector<int64_t> &members) const;
+  uint64_t numberFor(int64_t first, uint64_t occasion);
+  llvm::Error offerBlock(const std::vector<int64_t> &members, uint64_t occasion,
+                         std::atomic<uint64_t> &place);
   llvm::Error offerSuccessor(const std::vector<int64_t> &members);
   std::unique_ptr<Member> adoptSuccessor(int64_t decider);
   llvm::Error awaitDecision(Milliseconds timeout);
   llvm::Error refuseLost();
+  llvm::Error wentOnWithout() const;
+  bool decidesWithOthers();
   std::vector<int64_t> survivors(bool &complete);
   std::unique_ptr<Member> adopt(int64_t offerer, uint64_t address);
 
@@ -115,6 +125,8 @@ private:
   static int32_t readInKernel(KernelArgs *args, int64_t rank, const void *address, void *to,
                               int64_t bytes);
 
+  /// Ends after `group`: peers hear that this rank has left before its NIC answers no more.
+  FarChannels far;
   Group group;
   bool direct;
   std::atomic<bool> busy{false};

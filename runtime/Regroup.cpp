@@ -30,8 +30,9 @@ llvm::Error RankMember::runAllocation(int64_t bytes, Milliseconds timeout,
   buffer.bytes = bytes;
   for (int64_t r = 0; r < group.ranks; ++r)
     buffer.peers.push_back(
-        r == group.rank ? block->data
-                        : group.world().reach(group.worldRank(r), group.announcement(r).buffers));
+        r == group.rank   ? block->data
+        : group.isNear(r) ? group.world().reach(group.worldRank(r), group.announcement(r).buffers)
+                          : nullptr);
   return llvm::Error::success();
 }
 
@@ -63,18 +64,30 @@ llvm::Expected<std::vector<Member::Words>> RankMember::exchange(const Words &min
 // Split
 //===----------------------------------------------------------------------===//
 
+int64_t RankMember::firstNear(const std::vector<int64_t> &members) const {
+  const auto first = llvm::find_if(members, [&](int64_t r) { return group.isNear(r); });
+  return first == members.end() ? -1 : *first;
+}
+
+/// Of a new communicator whose first rank is `first`: on all hosts alike. `occasion`: its
+/// operation, or 0.
+uint64_t RankMember::numberFor(int64_t first, uint64_t occasion) {
+  const uint64_t parts[] = {group.block().number, occasion, uint64_t(group.worldRank(first))};
+  return fingerprint({reinterpret_cast<const char *>(parts), sizeof parts});
+}
+
 /// Makes a control block for `members` (ranks of this group, this one among them) and says
 /// in `place` where it is.
-llvm::Error RankMember::offerBlock(const std::vector<int64_t> &members,
+llvm::Error RankMember::offerBlock(const std::vector<int64_t> &members, uint64_t occasion,
                                    std::atomic<uint64_t> &place) {
   const auto ranks = int64_t(members.size());
   llvm::Expected<Block> block = group.world().allocate(ControlBlock::size(ranks));
   if (!block)
     return block.takeError();
-  static std::atomic<uint64_t> numbers{0};
-  ControlBlock *child =
-      ControlBlock::create(block->data, ranks, group.block().slotBytes,
-                           numbers.fetch_add(1) * 4096 + uint64_t(group.worldRank(group.rank)) + 1);
+  ControlBlock *child = ControlBlock::create(block->data, ranks, group.block().slotBytes,
+                                             numberFor(members.front(), occasion));
+  child->nearRanks =
+      int32_t(llvm::count_if(members, [&](int64_t member) { return group.isNear(member); }));
   for (int64_t r = 0; r < ranks; ++r) {
     child->worldRanks()[r] = int32_t(group.worldRank(members[size_t(r)]));
     if (members[size_t(r)] == group.rank)
@@ -112,15 +125,15 @@ llvm::Error RankMember::runSplit(int64_t color, int64_t key, Milliseconds timeou
   std::vector<int64_t> members;
   for (auto [itsKey, r] : sorted)
     members.push_back(r);
-  if (color >= 0 && members.front() == group.rank)
-    if (llvm::Error e = offerBlock(members, group.self().child))
+  // The first of each color on each host has made the block when all have come here.
+  const int64_t first = firstNear(members);
+  if (color >= 0 && first == group.rank)
+    if (llvm::Error e = offerBlock(members, group.number(), group.self().child))
       return e;
-  // The first of each color has made the block when all have come here.
   group.begin(Operation::Publish, timeout, what);
   if (llvm::Error e = group.enter())
     return e;
   if (color >= 0) {
-    const int64_t first = members.front();
     child = adopt(first, group.block().rank(first).child.load(std::memory_order_acquire));
   }
   return llvm::Error::success();
@@ -168,7 +181,7 @@ llvm::Error RankMember::refuseLost() {
 /// late looks there: the block may be given back by then, the list never is.
 llvm::Error RankMember::offerSuccessor(const std::vector<int64_t> &members) {
   std::atomic<uint64_t> child{0};
-  if (llvm::Error e = offerBlock(members, child))
+  if (llvm::Error e = offerBlock(members, /*occasion=*/0, child))
     return e;
   llvm::Expected<Block> list = group.world().allocate((2 + members.size()) * sizeof(int64_t));
   if (!list)
@@ -191,31 +204,55 @@ std::unique_ptr<Member> RankMember::adoptSuccessor(int64_t decider) {
                                                       : adopt(decider, uint64_t(words[0]));
 }
 
+/// Whether all hosts have to decide the same. Rank 0 of the world sees to that; without it ranks
+/// reach nobody but those of their host, and go on alone.
+bool RankMember::decidesWithOthers() {
+  return group.block().nearRanks < group.ranks && !group.world().gone(0);
+}
+
 /// One rank decides who goes on: the first of those who came, when all have come who can, or
-/// when time is up. Whoever puts its number into `decidedBy` first has decided.
+/// when time is up. Whoever puts its number into `decidedBy` first has decided. Of several hosts
+/// one decides for all; then that is done on each by the first of those who go on.
 llvm::Error RankMember::awaitDecision(Milliseconds timeout) {
   std::atomic<int32_t> &decidedBy = group.block().decidedBy;
   const Clock::time_point deadline = Clock::now() + timeout;
+  Hosts *hosts = group.world().hosts();
   group.self().rejoins.store(true, std::memory_order_release);
+  if (hosts)
+    hosts->tellRejoins(group.block(), group.rank);
   Backoff backoff;
-  bool offered = false;
+  bool proposed = false, offered = false;
   while (decidedBy.load(std::memory_order_acquire) == 0) {
     if (llvm::Error e = refuseLost())
       return e;
     const bool late = Clock::now() >= deadline;
     bool complete = false;
-    const std::vector<int64_t> members = survivors(complete);
-    const bool isIn = std::find(members.begin(), members.end(), group.rank) != members.end();
-    if (isIn && ((complete && members.front() == group.rank) || late) && !offered) {
+    std::vector<int64_t> members = survivors(complete);
+    const bool isIn = llvm::is_contained(members, group.rank);
+    bool decides = isIn && ((complete && members.front() == group.rank) || late);
+    if (hosts && decidesWithOthers()) {
+      if (decides && !std::exchange(proposed, true))
+        hosts->propose(group.block(), members);
+      const std::optional<std::vector<int64_t>> decided = hosts->decision(group.block());
+      members = decided.value_or(std::vector<int64_t>());
+      decides = firstNear(members) == group.rank;
+      if (decided && firstNear(members) < 0)
+        return wentOnWithout();
+    }
+    if (decides && !std::exchange(offered, true)) {
       if (llvm::Error e = offerSuccessor(members))
         return e;
-      offered = true;
       int32_t nobody = 0;
       decidedBy.compare_exchange_strong(nobody, int32_t(group.rank) + 1, std::memory_order_acq_rel);
     }
     backoff.pause();
   }
   return llvm::Error::success();
+}
+
+llvm::Error RankMember::wentOnWithout() const {
+  return makeFailure(Failure::Aborted, "the communicator went on without rank {}, which came late",
+                     group.rank);
 }
 
 llvm::Expected<std::unique_ptr<Member>> RankMember::rebuild(Milliseconds timeout) {
@@ -233,8 +270,7 @@ llvm::Expected<std::unique_ptr<Member>> RankMember::rebuild(Milliseconds timeout
   const int64_t decider = group.block().decidedBy.load(std::memory_order_acquire) - 1;
   std::unique_ptr<Member> member = adoptSuccessor(decider);
   if (!member)
-    return makeFailure(Failure::Aborted,
-                       "the communicator went on without rank {}, which came late", group.rank);
+    return wentOnWithout();
   log::info(log::Subsystem::Init, group.rank, "rank {} of {} goes on as rank {} of {}", group.rank,
             group.ranks, member->rank(), member->ranks());
   return member;

@@ -18,7 +18,7 @@ void World::depart(ControlBlock *control, bool owns, std::vector<Block> blocks) 
     }
     if (!one.gaveBack || !one.owns)
       return one.gaveBack;
-    if (one.control->givers.load(std::memory_order_acquire) < one.control->ranks - 1)
+    if (one.control->givers.load(std::memory_order_acquire) < one.control->nearRanks - 1)
       return false;
     release({reinterpret_cast<char *>(one.control), one.control->bytes}, false);
     return true;

@@ -24,6 +24,8 @@ struct Block {
   explicit operator bool() const { return data; }
 };
 
+class Hosts;
+
 class World {
 public:
   /// Of a communicator: hears of ranks that are gone.
@@ -66,6 +68,9 @@ public:
   virtual std::string describe(int64_t rank) const = 0;
   /// Not null: this world cannot be used (any more) and why, as after a fork.
   virtual const char *unusable() const { return nullptr; }
+
+  /// Not null if some ranks are on other hosts: `reach` and `read` get at none of theirs.
+  virtual Hosts *hosts() { return nullptr; }
 
   /// `listener` hears of ranks that go from now on, and now of those that went before.
   virtual void listen(Listener *listener) = 0;

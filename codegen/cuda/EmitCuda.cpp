@@ -326,7 +326,8 @@ LogicalResult CudaEmitter::run(const model::Contract &contract) {
     return failure();
   tables = runFromTables();
   if (failed(planPrograms(algorithm, contract,
-                          {options.type, options.reduction, options.rank, tables}, plan)))
+                          {options.type, options.reduction, options.rank, /*wires=*/false, tables},
+                          plan)))
     return failure();
   if (options.copyEngines && failed(cuda::planCopyEngines(algorithm, programs, plan)))
     return failure();

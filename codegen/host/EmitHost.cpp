@@ -13,8 +13,8 @@ namespace ccl {
 LogicalResult planHost(AlgorithmOp algorithm, const model::Contract &contract,
                        const HostOptions &options, Plan &plan) {
   const bool tables = host::runFromTables(algorithm, programsOf(algorithm, options.rank));
-  return planPrograms(algorithm, contract, {options.type, options.reduction, options.rank, tables},
-                      plan);
+  return planPrograms(algorithm, contract,
+                      {options.type, options.reduction, options.rank, options.wires, tables}, plan);
 }
 
 /// Whether what transfers combine can be combined.

@@ -14,7 +14,8 @@ struct HostOptions {
   ElementType type = ElementType::F32;
   model::Reduction reduction = model::Reduction::None; ///< in place of the contract's
   std::string sanitizer = "";                          ///< or "address", "thread"
-  int64_t rank = -1; ///< only the program of this rank, or -1: all
+  int64_t rank = -1;  ///< only the program of this rank, or -1: all
+  bool wires = false; ///< see PlanOptions
 };
 
 /// planPrograms (codegen/Programs.h) for the host.

@@ -3,6 +3,7 @@
 #include "frontend/api/State.h"
 
 #include "runtime/Settings.h"
+#include "runtime/hosts/HostOptions.h"
 
 #include <fmt/format.h>
 
@@ -57,11 +58,16 @@ static std::optional<Error> fill(JoinOptions &join, const OpenOptions &options,
     return argumentError(
         fmt::format("rank {} of {}: ranks are 0 to size - 1", join.rank, join.ranks));
   join.sockets = options.sockets;
-  if (join.sockets.empty())
-    join.path = options.socket.empty() ? settings.text(Setting::Socket) : options.socket;
-  if (join.sockets.empty() && join.path.empty() && join.ranks > 1)
+  join.path = options.socket;
+  join.address = options.address;
+  if (join.sockets.empty() && join.path.empty() && join.address.empty() &&
+      settings.text(Setting::Address).empty())
+    join.path = settings.text(Setting::Socket);
+  if (llvm::Error e = fillHostOptions(settings, join))
+    return toError(std::move(e));
+  if (join.sockets.empty() && join.path.empty() && join.address.empty() && join.ranks > 1)
     return argumentError("where do the processes meet? Neither an option nor CCL_SOCKET names "
-                         "a socket");
+                         "a socket, nor does CCL_ADDRESS say where rank 0 listens");
   return std::nullopt;
 }
 

@@ -188,6 +188,7 @@ Result<Plan> Compilation::plan(const std::string &arch) {
   if (std::optional<Error> error = prepare())
     return *error;
   CompileOptions compiling = cli::compileOptions(settings);
+  compiling.wires = true; // which communicators it is for is not known yet
   compiling.lowering = lowering;
   compiling.lowering.sizes.clear(); // they are bound by now
   compiling.algorithm = symbol;

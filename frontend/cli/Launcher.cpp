@@ -26,7 +26,15 @@ static constexpr Launcher launchers[] = {
     {"a PMIx launcher", "PMIX_RANK", {nullptr, nullptr}},
 };
 
-std::optional<std::string> foreignLauncher() {
+namespace {
+struct Found {
+  const Launcher *launcher;
+  const char *rank;
+  long long size; ///< 0: not known
+};
+} // namespace
+
+static std::optional<Found> findLauncher() {
   bool alone = false;
   for (const Launcher &launcher : launchers) {
     const char *rank = std::getenv(launcher.rank);
@@ -43,10 +51,26 @@ std::optional<std::string> foreignLauncher() {
     if (known && size <= 1)
       alone = true;
     if (known ? size > 1 : !alone && launcher.sizes[0] == nullptr)
-      return fmt::format("{} started this process as rank {}{} ({} is set)", launcher.who, rank,
-                         known ? fmt::format(" of {}", size) : "", launcher.rank);
+      return Found{&launcher, rank, known ? size : 0};
   }
   return std::nullopt;
+}
+
+std::optional<std::string> foreignLauncher() {
+  const std::optional<Found> found = findLauncher();
+  if (!found)
+    return std::nullopt;
+  return fmt::format("{} started this process as rank {}{} ({} is set)", found->launcher->who,
+                     found->rank, found->size > 0 ? fmt::format(" of {}", found->size) : "",
+                     found->launcher->rank);
+}
+
+std::optional<int64_t> launchedRank() {
+  const std::optional<Found> found = findLauncher();
+  long long rank = 0;
+  if (!found || llvm::StringRef(found->rank).getAsInteger(10, rank) || rank < 0)
+    return std::nullopt;
+  return rank;
 }
 
 } // namespace ccl::cli

@@ -17,6 +17,7 @@
 #include "runtime/Log.h"
 #include "runtime/Memory.h"
 #include "runtime/cuda/DeviceArch.h"
+#include "runtime/hosts/HostOptions.h"
 
 #include "llvm/ADT/StringExtras.h"
 
@@ -36,7 +37,8 @@ namespace {
 struct RunOptions {
   InputOptions input;
   LoweringFlags lowering;
-  std::string bytes, counts, begin, end, step, factor, types = "float", ops, transport, socket;
+  std::string bytes, counts, begin, end, step, factor, types = "float", ops, transport, socket,
+                                                       address;
   std::string gpus, threads, registration, unalign;
   std::string device = "host";
   std::vector<int> cudaDevices;
@@ -166,6 +168,8 @@ Action addRun(CLI::App &app) {
                  "this process is this rank of -n, and others are started likewise");
   app.add_option("--socket", options->socket,
                  "with --rank: path of the socket where they meet, in a folder of your own");
+  app.add_option("--address", options->address,
+                 "with --rank, on several hosts: host:port where rank 0 listens (CCL_ADDRESS)");
   app.add_option("--micro-batches", options->measure.microBatches,
                  "slices of every chunk (default: as the slots ask for)")
       ->check(CLI::Range(int64_t(0), int64_t(1) << 20));
@@ -288,16 +292,27 @@ int Runner::refuseWhatCannotBe() {
                     options.gpus.empty() ? "-t " + options.threads : "-g " + options.gpus));
   if (int status = refuseForGpus())
     return status;
+  if (!options.socket.empty() && !options.address.empty())
+    return session.usage("--socket and --address: ranks meet at one of them");
+  if (options.socket.empty() && options.address.empty())
+    options.address = session.settings.text(Setting::Address);
+  if (!options.address.empty() && !options.rank) {
+    const int64_t told = session.settings.number(Setting::Rank);
+    options.rank = told >= 0 ? std::optional(told) : launchedRank();
+    if (!options.rank)
+      return session.usage("--address (CCL_ADDRESS) is for one process of each rank: --rank, "
+                           "CCL_RANK or a launcher such as srun says which this is");
+  }
   if (options.transport.empty())
     options.transport = options.rank ? "processes" : "threads";
   if (options.transport != "threads" && options.transport != "processes")
     return session.usage(fmt::format("--ranks {}: threads or processes", options.transport));
   if (options.rank && options.transport == "threads")
     return session.usage("--rank is for a process of its own, not for --ranks threads");
-  if (options.rank.has_value() != !options.socket.empty())
-    return session.usage("--rank and --socket go together: who this process is, and where it "
-                         "meets the others");
-  if (std::optional<std::string> launcher = foreignLauncher())
+  if (options.rank.has_value() != !(options.socket.empty() && options.address.empty()))
+    return session.usage("--rank goes with --socket, or --address: who this process is, and where "
+                         "it meets the others");
+  if (std::optional<std::string> launcher = foreignLauncher(); launcher && options.address.empty())
     return session.usage(fmt::format(
         "{}, and every such process would run a job of its own here: start `ccl run` once, "
         "without the launcher; -n gives the ranks",
@@ -392,6 +407,9 @@ int Runner::run() {
   options.measure.timeout =
       options.timeout ? std::chrono::milliseconds(std::max<int64_t>(1, *options.timeout * 1000))
                       : session.settings.duration(Setting::Timeout);
+  // Memory of other hosts is not reached directly.
+  if (!options.address.empty() && options.lowering.via.empty())
+    options.lowering.via = "staged";
   if (int status = input.open(session, options.input, options.lowering))
     return status;
   for (size_t i = 0; i < input.size(); ++i)
@@ -423,6 +441,7 @@ int Runner::runInstance(size_t index) {
 int Runner::runSeries(Instance instance, ElementType type, std::optional<model::Reduction> op) {
   CompileOptions compiling = compileOptions(session.settings);
   compiling.lowering = instance.lowering;
+  compiling.wires = !options.address.empty();
   compiling.algorithm = instance.algorithm;
   compiling.type = type;
   compiling.reduction = op;
@@ -590,8 +609,11 @@ llvm::Error Runner::onProcess(int64_t ranks, const OwnPart &part) {
   joining.rank = *options.rank;
   joining.ranks = ranks;
   joining.path = options.socket;
+  joining.address = options.address;
   joining.timeout = options.measure.timeout;
   joining.member = memberOptions();
+  if (llvm::Error e = fillHostOptions(session.settings, joining))
+    return e;
   auto member = Member::join(std::move(joining));
   return member ? part(std::move(*member)) : member.takeError();
 }

@@ -62,11 +62,12 @@ static Block allocate(const CommunicatorHandle &self, size_t bytes, const py::ob
 //===----------------------------------------------------------------------===//
 
 static CommunicatorHandle open(int rank, int size, const std::string &socket,
-                               const py::object &seconds) {
+                               const std::string &address, const py::object &seconds) {
   OpenOptions options;
   options.rank = rank;
   options.size = size;
   options.socket = socket;
+  options.address = address;
   options.timeout = toTimeout(seconds);
   return wrap(take(abandonable([options] { return Communicator::open(options); })));
 }

@@ -12,6 +12,7 @@
 #include "dialect/model/Contract.h"
 #include "runtime/plan/Agents.h"
 #include "runtime/plan/Cuda.h"
+#include "runtime/plan/Wire.h"
 
 #include <cstddef>
 #include <string>
@@ -68,6 +69,9 @@ struct KernelPlan {
   /// Peers reached through channels[i], for rank r in `ranks`:
   /// peers[i][index of r in the rank set].
   std::vector<std::vector<std::vector<int32_t>>> peers;
+  /// What each rank sends through channels with slots, by index of the rank in the rank set, if
+  /// Plan::hasWires.
+  std::vector<RankWire> wires;
 };
 
 struct Plan {
@@ -86,6 +90,11 @@ struct Plan {
   bool disjointProved = true;             ///< which forms were proved
   bool inPlaceProved = false;
   bool direct = false; ///< some operand is a peer's buffer
+  /// Kernels say what they send (`wires`): needed where channels lead to other hosts.
+  bool hasWires = false;
+  /// The host of each rank that the program was lowered for: only ranks of one host access each
+  /// other's buffers directly. Empty: all are taken to be on one.
+  std::vector<int32_t> hosts;
   /// Most sources of a transfer that needs KernelArgs::bounce if a peer's memory is remote.
   int32_t bounceSources = 0;
   /// No chunk ever rests in a place of `in` or `out` that belongs to another shard: then

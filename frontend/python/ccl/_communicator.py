@@ -8,8 +8,8 @@ from ._options import numpy_type, op_name, program_of, text, type_name, whole, w
 from ._streams import Memory, Stream, handle_of
 
 
-def open(rank=None, size=None, socket=None, timeout=None):
-    """Joins a group of processes of this machine as one rank; returns when all have come.
+def open(rank=None, size=None, socket=None, timeout=None, address=None):
+    """Joins a group of processes as one rank; returns when all have come.
 
     Parameters
     ----------
@@ -18,6 +18,9 @@ def open(rank=None, size=None, socket=None, timeout=None):
     socket : path, optional
         Of the Unix socket at which they meet, in a folder that nobody else may enter (rank 0
         makes what is missing); else CCL_SOCKET.
+    address : str, optional
+        Instead of it, for processes of several hosts: ``"host:port"`` where rank 0 listens; else
+        CCL_ADDRESS. All ranks know a secret of the job: CCL_SECRET or CCL_SECRET_FILE.
     timeout : float, optional
         Seconds, until all have come, and of every call that names none; else CCL_TIMEOUT, else
         ten minutes.
@@ -46,7 +49,9 @@ def open(rank=None, size=None, socket=None, timeout=None):
     elif (size := whole(size, "size")) < 1:
         raise ValueError(f"size: {size} ranks; needs at least 1")
     path = "" if socket is None else _path(socket)
-    return Communicator(_ccl.open(rank, size, path, timeout))
+    if address is not None and not isinstance(address, str):
+        raise TypeError(f"address: {address!r} is no text")
+    return Communicator(_ccl.open(rank, size, path, address or "", timeout))
 
 
 def _path(socket):

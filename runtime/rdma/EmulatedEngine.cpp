@@ -306,16 +306,15 @@ bool EmulatedFabric::carry(std::unique_lock<std::mutex> &lock) {
   return true;
 }
 
-/// When there is something to do that nobody says.
-Clock::time_point EmulatedFabric::nextTime() const {
-  Clock::time_point next = Clock::now() + std::chrono::hours(1);
+/// When there is something to do that nobody says, seen from `now`, the time of the last look.
+Clock::time_point EmulatedFabric::nextTime(Clock::time_point now) const {
+  Clock::time_point next = now + std::chrono::hours(1);
   for (const auto &[name, port] : ports)
     for (const EmulatedCompletion &entry : port.completions)
       if (!entry.isAnnounced) {
         next = std::min(next, entry.visible);
         break;
       }
-  const Clock::time_point now = Clock::now();
   for (const auto &[number, queue] : queues) {
     if (queue->giveUp)
       next = std::min(next, *queue->giveUp);
@@ -346,7 +345,7 @@ void EmulatedFabric::run() {
              q.second->waiting.front().due <= now;
     });
     if (!hasMore)
-      work.wait_until(lock, nextTime(), [&] { return hasChanged || isEnding; });
+      work.wait_until(lock, nextTime(now), [&] { return hasChanged || isEnding; });
   }
 }
 

@@ -140,7 +140,7 @@ private:
                 Clock::time_point now);
   /// Makes what is due visible; when the next is, if any.
   void announce(EmulatedPort &port, Clock::time_point now);
-  Clock::time_point nextTime() const;
+  Clock::time_point nextTime(Clock::time_point now) const;
   int64_t packetBytes() const { return options.seed ? options.mtu : int64_t(1) << 20; }
 
   std::mt19937_64 random;

@@ -56,7 +56,7 @@ struct NicOptions {
   int trafficClass = 0, serviceLevel = 0;
   int mtu = 0;      ///< bytes, at most; 0: what both ports have (the smaller of the two)
   int timeout = 14; ///< of an acknowledgement: 4.096 us * 2^timeout
-  int retries = 7;  ///< then the queue pair ends in an error
+  int retries = 6;  ///< then the queue pair ends in an error; at 7 rxe never gives up
 };
 
 /// Memory that this NIC reads and peers write, as long as it lives.

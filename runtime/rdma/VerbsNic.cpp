@@ -104,7 +104,7 @@ llvm::Error VerbsNic::registrationError(size_t bytes, int reason) const {
     return makeFailure(Failure::Machine,
                        "{}; {} bytes are registered here already, and the limit of locked memory "
                        "is {}: the device takes no region of this size (it names {} bytes, rxe "
-                       "takes less than 1 GiB), or the machine has no memory left: take smaller "
+                       "takes up to 1 GiB), or the machine has no memory left: take smaller "
                        "slots (CCL_SLOT_BYTES) or fewer ranks on this host",
                        what, before,
                        isLimited ? fmt::format("{} bytes", uint64_t(limit.rlim_cur)) : "not set",

@@ -1,6 +1,7 @@
 //===- EmulationTest.cpp - What the emulation draws, delays and breaks ---------------===//
 #include "test/unit/rdma/Wires.h"
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <fstream>

@@ -1,6 +1,7 @@
 //===- FailuresTest.cpp - Queue pairs that end -------------------------------------===//
 #include "test/unit/rdma/Wires.h"
 
+#include <algorithm>
 #include <cstring>
 
 using namespace ccl;
@@ -78,8 +79,26 @@ TEST_CASE("rdma: bytes beyond the peer's memory") {
 
 TEST_CASE("rdma: a key of memory here that does not exist") {
   onEachWire([](Wires &wires) {
-    spoil(wires, IBV_WC_LOC_PROT_ERR,
-          [](ibv_send_wr &request, Buffer &) { request.sg_list->lkey ^= 0x5500; });
+    auto change = [](ibv_send_wr &request) { request.sg_list->lkey ^= 0x5500; };
+    if (wires.fabric)
+      return spoil(wires, IBV_WC_LOC_PROT_ERR,
+                   [&](ibv_send_wr &request, Buffer &) { change(request); });
+    // A device may also end those in front that the peer has not acknowledged, and call all of
+    // them flushed: rxe does.
+    Buffer source(*wires.nics[0], 5000), target(*wires.nics[1], 5000);
+    Pair pair(wires);
+    Requests requests;
+    for (size_t i = 0; i < 3; ++i)
+      requests.write(source, i * 1000, target, i * 1000, 900);
+    change(requests.list[0]);
+    std::memset(source.bytes.data(), 1, source.bytes.size());
+    REQUIRE(requests.post(*pair.ends[0]) == 0);
+    const std::vector<ibv_wc> ended = take(*wires.nics[0], 3);
+    REQUIRE(ended.size() == 3);
+    CHECK((ended[0].status == IBV_WC_LOC_PROT_ERR || ended[0].status == IBV_WC_WR_FLUSH_ERR));
+    CHECK(ended[1].status == IBV_WC_WR_FLUSH_ERR);
+    CHECK(ended[2].status == IBV_WC_WR_FLUSH_ERR);
+    CHECK(std::count(target.bytes.begin(), target.bytes.end(), 0) == 5000);
   });
 }
 

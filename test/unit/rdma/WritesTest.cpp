@@ -1,6 +1,7 @@
 //===- WritesTest.cpp - Lists of writes, in order ---------------------------------===//
 #include "test/unit/rdma/Wires.h"
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <map>

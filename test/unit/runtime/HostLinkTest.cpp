@@ -3,9 +3,7 @@
 
 #include <doctest/doctest.h>
 
-#include <csignal>
 #include <map>
-#include <numeric>
 #include <thread>
 
 using namespace ccl;
@@ -20,38 +18,12 @@ void checkFine(const std::vector<std::string> &texts) {
     CHECK(text == "fine");
 }
 
-/// Not before the others have heard all: rank 0 passes messages on. `others`: so many are there
-/// besides rank 0.
-std::string leaveTogether(HostLink &link, Inbox &inbox, int64_t others = -1) {
-  std::vector<int64_t> all(size_t(link.ranks()));
-  std::iota(all.begin(), all.end(), 0);
-  if (link.rank() != 0) {
-    link.send({0}, 99, "done");
-    EXPECT_EQ(inbox.next(), "message 0 99 go");
-    return "fine";
-  }
-  for (int64_t i = 0; i < (others < 0 ? link.ranks() - 1 : others); ++i) {
-    const std::string text = inbox.next();
-    EXPECT(text.starts_with("message ") && text.ends_with(" 99 done"));
-  }
-  link.send(all, 99, "go");
-  return "fine";
-}
-
 /// Bytes of which each message has its own.
 std::string payload(int64_t from, int64_t number, size_t bytes) {
   std::string text(bytes, '\0');
   for (size_t i = 0; i < bytes; ++i)
     text[i] = char('a' + (i * 7 + i / 4096 + size_t(from) * 3 + size_t(number)) % 26);
   return text;
-}
-
-std::vector<int64_t> othersOf(const HostLink &link) {
-  std::vector<int64_t> others;
-  for (int64_t rank = 0; rank < link.ranks(); ++rank)
-    if (rank != link.rank())
-      others.push_back(rank);
-  return others;
 }
 
 } // namespace
@@ -254,104 +226,6 @@ TEST_CASE("all leave at once, started or not, and leave no descriptors") {
         EXPECT(millisecondsSince(begin) < 5000);
         return "fine";
       });
-    for (Child &child : children)
-      CHECK(child.text() == "fine");
-  }
-}
-
-TEST_CASE("a killed rank is heard of by all at once, once") {
-  FreeAddress address;
-  Signal ready, killed;
-  std::vector<Child> children;
-  for (int64_t rank = 0; rank < 4; ++rank)
-    children.push_back(startRank(
-        hostOptions(rank, 4, address.text), [&](HostLink &link, Inbox &inbox) -> std::string {
-          ready.tell();
-          if (link.rank() == 2)
-            std::this_thread::sleep_for(60s);
-          killed.wait();
-          EXPECT_EQ(inbox.next(2s), "gone 2 its connection to rank 0 was closed");
-          link.send({2}, 1, "to nobody");
-          return leaveTogether(link, inbox, 2);
-        }));
-  ready.wait(4);
-  kill(children[2].pid(), SIGKILL);
-  killed.tell(3);
-  for (size_t rank : {0, 1, 3})
-    CHECK(children[rank].text() == "fine");
-  CHECK(children[2].status() == -SIGKILL);
-}
-
-TEST_CASE("without rank 0 all are gone") {
-  FreeAddress address;
-  Signal ready, killed;
-  std::vector<Child> children;
-  for (int64_t rank = 0; rank < 4; ++rank)
-    children.push_back(startRank(
-        hostOptions(rank, 4, address.text), [&](HostLink &link, Inbox &inbox) -> std::string {
-          ready.tell();
-          if (link.rank() == 0)
-            std::this_thread::sleep_for(60s);
-          killed.wait();
-          EXPECT_EQ(inbox.next(2s), "gone 0 its connection was closed");
-          for (int64_t other : othersOf(link))
-            if (other != 0)
-              EXPECT_EQ(inbox.next(2s),
-                        fmt::format("gone {} it was reached over rank 0, which is gone: its "
-                                    "connection was closed",
-                                    other));
-          link.send(othersOf(link), 1, "to nobody");
-          EXPECT_EQ(inbox.next(100ms), "nothing");
-          return "fine";
-        }));
-  ready.wait(4);
-  kill(children[0].pid(), SIGKILL);
-  killed.tell(3);
-  for (size_t rank : {1, 2, 3})
-    CHECK(children[rank].text() == "fine");
-}
-
-TEST_CASE("a stopped rank is silent, not gone, and goes on") {
-  for (int64_t stopped : {0, 2}) {
-    CAPTURE(stopped);
-    FreeAddress address;
-    Signal ready, halted, wentOn, all;
-    std::vector<Child> children;
-    for (int64_t rank = 0; rank < 4; ++rank)
-      children.push_back(startRank(
-          hostOptions(rank, 4, address.text), [&](HostLink &link, Inbox &inbox) -> std::string {
-            std::this_thread::sleep_for(600ms); // idle, but for heartbeats
-            for (int64_t other : othersOf(link))
-              EXPECT(link.silence(other) < 1000ms);
-            ready.tell();
-            if (link.rank() == stopped) {
-              // Stopped somewhere here.
-              const std::string got = inbox.next(3);
-              EXPECT_EQ(got, stopped == 0
-                                 ? "message 1 1 while\nmessage 2 1 while\nmessage 3 1 while"
-                                 : "message 0 1 while\nmessage 1 1 while\nmessage 3 1 while");
-              all.tell(3);
-              return leaveTogether(link, inbox);
-            }
-            halted.wait();
-            link.send({stopped}, 1, "while");
-            EXPECT_EQ(inbox.next(1500ms), "nothing");
-            EXPECT(link.silence(stopped) > 1200ms);
-            for (int64_t other : othersOf(link))
-              if (stopped != 0 && other != stopped)
-                EXPECT(link.silence(other) < 1000ms);
-            wentOn.tell();
-            all.wait();
-            const Clock::time_point begin = Clock::now();
-            while (link.silence(stopped) > 600ms)
-              EXPECT(millisecondsSince(begin) < 2000);
-            return leaveTogether(link, inbox);
-          }));
-    ready.wait(4);
-    kill(children[size_t(stopped)].pid(), SIGSTOP);
-    halted.tell(3);
-    wentOn.wait(3);
-    kill(children[size_t(stopped)].pid(), SIGCONT);
     for (Child &child : children)
       CHECK(child.text() == "fine");
   }

@@ -92,4 +92,26 @@ std::vector<std::string> runRanks(int64_t ranks, const std::string &address, con
   return texts;
 }
 
+std::vector<int64_t> othersOf(const HostLink &link) {
+  std::vector<int64_t> others;
+  for (int64_t rank = 0; rank < link.ranks(); ++rank)
+    if (rank != link.rank())
+      others.push_back(rank);
+  return others;
+}
+
+std::string leaveTogether(HostLink &link, Inbox &inbox, int64_t others) {
+  if (link.rank() != 0) {
+    link.send({0}, 99, "done");
+    EXPECT_EQ(inbox.next(), "message 0 99 go");
+    return "fine";
+  }
+  for (int64_t i = 0; i < (others < 0 ? link.ranks() - 1 : others); ++i) {
+    const std::string text = inbox.next();
+    EXPECT(text.starts_with("message ") && text.ends_with(" 99 done"));
+  }
+  link.send(othersOf(link), 99, "go");
+  return "fine";
+}
+
 } // namespace ccl::test

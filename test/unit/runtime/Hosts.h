@@ -52,6 +52,12 @@ Child startRank(const bootstrap::HostLinkOptions &options, const RankBody &body)
 /// All ranks with one body; their texts in order.
 std::vector<std::string> runRanks(int64_t ranks, const std::string &address, const RankBody &body);
 
+/// All but this one.
+std::vector<int64_t> othersOf(const bootstrap::HostLink &link);
+/// Not before the others have heard all: rank 0 passes messages on. `others`: so many are there
+/// besides rank 0, -1: all. "fine", or what came instead.
+std::string leaveTogether(bootstrap::HostLink &link, Inbox &inbox, int64_t others = -1);
+
 /// In a body that returns text: the line that was not so.
 #define EXPECT(condition)                                                                          \
   do {                                                                                             \

@@ -48,8 +48,9 @@ WireProxy::~WireProxy() {
 }
 
 void WireProxy::setAwake(bool value) {
-  awake.store(value, std::memory_order_release);
-  if (value)
+  // With sleep(): one of both sees what the other has stored.
+  awake.store(value, std::memory_order_seq_cst);
+  if (value && asleep.load(std::memory_order_seq_cst))
     ring();
 }
 
@@ -62,38 +63,55 @@ void WireProxy::ring() {
 void WireProxy::run() {
   pthread_setname_np(pthread_self(), "ccl-wire");
   while (!stopping.load(std::memory_order_acquire)) {
-    if (awake.load(std::memory_order_acquire) && !work.isOver())
-      runAwake();
-    else
+    if (work.isOver() || !awake.load(std::memory_order_acquire)) {
       sleep();
+      continue;
+    }
+    runAwake();
+    linger();
   }
+}
+
+static void nap() {
+  const timespec duration{0, 100'000};
+  nanosleep(&duration, nullptr);
 }
 
 void WireProxy::runAwake() {
   Backoff backoff;
   while (awake.load(std::memory_order_acquire) && !stopping.load(std::memory_order_acquire) &&
          !work.isOver()) {
-    if (work.hadHelp()) {
-      // Somebody else is at it, who needs the processor more.
-      const timespec moment{0, 100'000};
-      nanosleep(&moment, nullptr);
-    } else if (work.work()) {
+    if (work.hadHelp())
+      nap(); // Somebody else is at it, who needs the processor more.
+    else if (work.work())
       backoff = Backoff();
-    } else {
+    else
       backoff.pause();
-    }
+  }
+}
+
+void WireProxy::linger() {
+  constexpr int mostNaps = 20;
+  for (int i = 0; i < mostNaps && !awake.load(std::memory_order_acquire) &&
+                  !stopping.load(std::memory_order_acquire) && !work.isOver();
+       ++i) {
+    work.work();
+    nap();
   }
 }
 
 void WireProxy::sleep() {
+  asleep.store(true, std::memory_order_seq_cst);
   std::vector<pollfd> polled{{bell.get(), POLLIN, 0}};
-  if (!work.isOver()) {
-    if (!work.prepareSleep())
-      return;
+  bool isReady = awake.load(std::memory_order_seq_cst) && !work.isOver();
+  if (!isReady && !work.isOver()) {
+    isReady = !work.prepareSleep();
     for (int descriptor : descriptors)
       polled.push_back({descriptor, POLLIN, 0});
   }
-  ::poll(polled.data(), polled.size(), -1);
+  if (!isReady)
+    ::poll(polled.data(), polled.size(), -1);
+  asleep.store(false, std::memory_order_relaxed);
   uint64_t rings = 0;
   if (polled[0].revents) [[maybe_unused]]
     const ssize_t got = read(bell.get(), &rings, sizeof rings);

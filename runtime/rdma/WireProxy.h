@@ -13,7 +13,8 @@
 namespace ccl::rdma {
 
 /// While it is awake it works, yields and then sleeps for short times: what a program does wakes
-/// nobody. Else it sleeps until a NIC has something.
+/// nobody. Else it sleeps until a NIC has something, unless it has been awake just now: the next
+/// launch mostly follows soon, and is not to pay for waking it.
 class WireProxy {
 public:
   class Work {
@@ -44,13 +45,14 @@ private:
       : work(work), descriptors(std::move(descriptors)) {}
   void run();
   void runAwake();
+  void linger();
   void sleep();
   void ring();
 
   Work &work;
   const std::vector<int> descriptors;
   Descriptor bell;
-  std::atomic<bool> awake{false}, stopping{false};
+  std::atomic<bool> awake{false}, asleep{false}, stopping{false};
   pthread_t thread{};
   bool isStarted = false;
 };

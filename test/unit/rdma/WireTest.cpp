@@ -66,6 +66,42 @@ TEST_CASE("messages of several MiB") {
         "");
 }
 
+TEST_CASE("messages of gigabytes, of which few pages are touched") {
+  // Sanitizers keep books of every byte that is read.
+  if (std::string_view(CCL_SANITIZE) != "")
+    return;
+  constexpr int64_t giga = int64_t(1) << 30;
+  for (int64_t bytes : {2 * giga - 1, 2 * giga, 5 * giga}) {
+    CAPTURE(bytes);
+    NetOptions options;
+    options.slotBytes = bytes;
+    options.nics = {bytes == 5 * giga ? 2 : 1};
+    Net net(options);
+    const Flow flow = {{0, 1, 0, 1}, 1, whole(bytes)};
+    REQUIRE(net.open({flow}) == "");
+    ChannelEnd *to = net.wires[0]->end(flow.key, true), *from = net.wires[1]->end(flow.key, false);
+    const std::vector<int64_t> places = {0, giga - 1, giga, bytes / 2, bytes - 1};
+    for (int64_t place : places)
+      to->slots[place] = char(1 + place % 100);
+    net.wires[0]->begin(
+        to, to, [&](size_t, uint64_t m, std::vector<Piece> &list) { list = flow.pieces(m); });
+    __atomic_store_n(to->depart, to->next = 1, __ATOMIC_RELEASE);
+    const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+    while (!net.wires[0]->isDrained() && !net.wires[0]->failure() &&
+           std::chrono::steady_clock::now() < end)
+      std::this_thread::yield();
+    while (__atomic_load_n(from->arrive, __ATOMIC_ACQUIRE) != 1 &&
+           std::chrono::steady_clock::now() < end)
+      net.wires[1]->progress();
+    REQUIRE(__atomic_load_n(from->arrive, __ATOMIC_ACQUIRE) == 1);
+    for (int64_t place : places)
+      CHECK(from->slots[place] == char(1 + place % 100));
+    CHECK(from->slots[giga + 1] == 0);
+    CHECK(net.wires[0]->sentBytes() == bytes);
+    net.wires[0]->end();
+  }
+}
+
 TEST_CASE("pieces: only what they name is written") {
   for (uint64_t seed = 0; seed < 20; ++seed) {
     CAPTURE(seed);

@@ -244,6 +244,14 @@ LogicalResult generate(AlgorithmOp algorithm, const CompileOptions &options, Pla
   if (auto stages = algorithm->getAttrOfType<IntegerAttr>(stagesAttr))
     plan.pipelineStages = int32_t(stages.getInt());
   plan.microBatches = getMicroBatches(algorithm);
+  plan.hosts.clear();
+  if (!options.lowering.hosts.empty()) {
+    llvm::Expected<std::vector<int32_t>> hosts =
+        parseHosts(options.lowering.hosts, contract->ranks);
+    if (!hosts)
+      return algorithm.emitOpError() << llvm::toString(hosts.takeError());
+    plan.hosts = std::move(*hosts);
+  }
   HostOptions host = hostOptions(options, *contract);
   std::optional<ObjectCache> cache = openCache(algorithm, options.cacheDir);
   if (!options.arch.empty())

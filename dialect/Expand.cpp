@@ -179,8 +179,9 @@ struct BoundPlace {
 class AlgorithmExpander {
 public:
   AlgorithmExpander(AlgorithmOp algorithm, LocationTable &locations, std::optional<int64_t> rank,
-                    uint64_t maxMoves)
-      : algorithm(algorithm), locations(locations), rank(rank), maxMoves(maxMoves) {}
+                    uint64_t maxMoves, std::vector<Operation *> *owners)
+      : algorithm(algorithm), locations(locations), rank(rank), maxMoves(maxMoves), owners(owners) {
+  }
 
   FailureOr<model::Moves> run() {
     Operation *most = nullptr;
@@ -251,7 +252,7 @@ private:
       return forRanges(ranges, registers, [&] { return runBlock(*parallel.getBody(), true); });
     }
     if (isa<CopyOp, ReduceOp>(op))
-      return add(bound(op));
+      return add(bound(op), &op);
     if (auto schedule = dyn_cast<ScheduleOp>(op))
       return runSchedule(schedule);
     return op.emitOpError("must be expanded first (ccl-expand-apply)");
@@ -272,17 +273,19 @@ private:
     return *it->second;
   }
 
-  LogicalResult add(const BoundMove &b) {
-    return add(
-        {b.kind, b.src.evaluate(registers), b.dst.evaluate(registers), b.count, step, b.loc});
+  LogicalResult add(const BoundMove &b, Operation *owner) {
+    return add({b.kind, b.src.evaluate(registers), b.dst.evaluate(registers), b.count, step, b.loc},
+               owner);
   }
 
-  LogicalResult add(const model::Move &move) {
+  LogicalResult add(const model::Move &move, Operation *owner) {
     if (rank && move.src.rank != *rank && move.dst.rank != *rank)
       return success();
     if (moves.moves.size() >= maxMoves)
       return algorithm.emitOpError() << "expands to more than " << maxMoves << " moves";
     moves.moves.push_back(move);
+    if (owners)
+      owners->push_back(owner);
     return success();
   }
 
@@ -310,7 +313,8 @@ private:
                       {rankOf(r[5]), numbers[r[6]], r[7]},
                       int32_t(std::min<int64_t>(r[8], INT32_MAX)),
                       step,
-                      runs[run].second})))
+                      runs[run].second},
+                     op)))
         return failure();
     }
     return success();
@@ -320,6 +324,7 @@ private:
   LocationTable &locations;
   std::optional<int64_t> rank;
   uint64_t maxMoves;
+  std::vector<Operation *> *owners;
   model::Moves moves;
   Registers registers;
   DenseMap<Value, BufferInfo> buffers;
@@ -574,8 +579,9 @@ LogicalResult expandProgram(ProgramOp op, model::Program &program, LocationTable
 } // namespace
 
 FailureOr<model::Moves> expand(AlgorithmOp algorithm, LocationTable &locations,
-                               std::optional<int64_t> rank, uint64_t maxMoves) {
-  return AlgorithmExpander(algorithm, locations, rank, maxMoves).run();
+                               std::optional<int64_t> rank, uint64_t maxMoves,
+                               std::vector<Operation *> *owners) {
+  return AlgorithmExpander(algorithm, locations, rank, maxMoves, owners).run();
 }
 
 FailureOr<model::Program> expandPrograms(AlgorithmOp algorithm, LocationTable &locations) {

@@ -17,10 +17,12 @@ using LocationTable = std::vector<mlir::Location>;
 /// The moves of a specialized algorithm without `apply` and `pipeline`, of all
 /// ranks or of those that touch `rank`. An index outside the grids is left in the
 /// move (rank or chunk -1): the checker reports it. Fails with a diagnostic if the
-/// algorithm is not specialized or expands to more than `maxMoves`.
+/// algorithm is not specialized or expands to more than `maxMoves`. `owners`, if not null, gets the
+/// op of each move.
 mlir::FailureOr<model::Moves> expand(AlgorithmOp algorithm, LocationTable &locations,
                                      std::optional<int64_t> rank = std::nullopt,
-                                     uint64_t maxMoves = uint64_t(1) << 25);
+                                     uint64_t maxMoves = uint64_t(1) << 25,
+                                     std::vector<mlir::Operation *> *owners = nullptr);
 
 /// The programs of all ranks of `algorithm` in its module.
 mlir::FailureOr<model::Program> expandPrograms(AlgorithmOp algorithm, LocationTable &locations);

@@ -54,10 +54,14 @@ def CclAssignChannels : Pass<"ccl-assign-channels", "mlir::ModuleOp"> {
     places change while others would read them, and maps the rest directly. Moves of one
     parallel step get distinct tags, so that each pair of ranks agrees on the order. `put` is
     never chosen: it is a claim of the algorithm. `staged` sends what would be put or read, too,
-    to the first of the agents that would wait for it.
+    to the first of the agents that would wait for it. With `hosts`, ranks of different hosts reach
+    no memory of each other: what moves anything between two of them is staged, whatever `via`
+    says; a step that does so for some of its ranks is staged for all.
   }];
   let options = [
-    Option<"via", "via", "std::string", "\"auto\"", "auto, staged or direct">];
+    Option<"via", "via", "std::string", "\"auto\"", "auto, staged or direct">,
+    Option<"hosts", "hosts", "std::string", "\"\"",
+           "ranks of a host (4), or the host of each rank (0,0,1,1); none: all share one">];
 }
 
 //===----------------------------------------------------------------------===//

@@ -31,6 +31,7 @@ void buildLoweringPipeline(OpPassManager &pm, const LoweringOptions &options) {
   buildAlgorithmPipeline(pm, options);
   CclAssignChannelsOptions assign;
   assign.via = options.via;
+  assign.hosts = options.hosts;
   pm.addPass(createCclAssignChannels(assign));
   CclProjectToRanksOptions project;
   project.rank = options.rank;
@@ -47,6 +48,29 @@ void buildLoweringPipeline(OpPassManager &pm, const LoweringOptions &options) {
   CclVerifyLevelOptions level;
   level.level = "program";
   pm.addPass(createCclVerifyLevel(level));
+}
+
+llvm::Expected<std::vector<int32_t>> parseHosts(StringRef text, int64_t ranks) {
+  auto wrong = [&](const Twine &why) {
+    return llvm::createStringError("hosts '" + text + "': " + why);
+  };
+  SmallVector<StringRef> parts;
+  text.split(parts, ',');
+  SmallVector<int32_t> numbers;
+  for (StringRef part : parts)
+    if (part.trim().getAsInteger(10, numbers.emplace_back()) || numbers.back() < 0)
+      return wrong("expected ranks of a host (4), or the host of each rank (0,0,1,1)");
+  std::vector<int32_t> hosts(numbers.begin(), numbers.end());
+  if (numbers.size() == 1) {
+    if (numbers.front() < 1)
+      return wrong("a host has at least one rank");
+    hosts.resize(size_t(ranks));
+    for (int64_t r = 0; r < ranks; ++r)
+      hosts[size_t(r)] = int32_t(r / numbers.front());
+  }
+  if (int64_t(hosts.size()) != ranks)
+    return wrong(Twine(hosts.size()) + " hosts are named for " + Twine(ranks) + " ranks");
+  return hosts;
 }
 
 LogicalResult runPipeline(ModuleOp module, void (*build)(OpPassManager &, const LoweringOptions &),
@@ -73,6 +97,8 @@ struct PipelineOptions : PassPipelineOptions<PipelineOptions> {
                                llvm::cl::desc("of data channels: simple, ll, ll128 or lamport"),
                                llvm::cl::init("simple")};
   Option<bool> fuse{*this, "fuse", llvm::cl::desc("fuse transfers"), llvm::cl::init(true)};
+  Option<std::string> hosts{
+      *this, "hosts", llvm::cl::desc("ranks of a host, or the host of each rank: 4 or 0,0,1,1")};
 
   LoweringOptions get() const {
     LoweringOptions options;
@@ -87,6 +113,7 @@ struct PipelineOptions : PassPipelineOptions<PipelineOptions> {
     options.slots = slots;
     options.fuse = fuse;
     options.protocol = protocol;
+    options.hosts = hosts;
     return options;
   }
 };

@@ -5,9 +5,11 @@
 
 #include "mlir/Pass/PassManager.h"
 #include "mlir/Pass/PassOptions.h"
+#include "llvm/Support/Error.h"
 
 #include <map>
 #include <string>
+#include <vector>
 
 namespace ccl {
 
@@ -19,7 +21,12 @@ struct LoweringOptions {
   int64_t slots = 4;                    ///< of data channels, unless the algorithm asks for more
   bool fuse = true;
   std::string protocol = "simple"; ///< of data channels: simple, ll, ll128, lamport
+  std::string hosts;               ///< of ranks, see parseHosts; "": all ranks share one
 };
+
+/// The host of each rank: "4" (so many ranks a host, in order; the last one may have fewer) or
+/// "0,0,1,1" (a number for each rank). Error: what is wrong with the text.
+llvm::Expected<std::vector<int32_t>> parseHosts(llvm::StringRef text, int64_t ranks);
 
 /// specialize, expand apply and pipeline. The result is what `expand` takes.
 void buildAlgorithmPipeline(mlir::OpPassManager &pm, const LoweringOptions &options);

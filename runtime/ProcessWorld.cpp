@@ -66,8 +66,8 @@ int64_t addressSpace() {
   if (getrlimit(RLIMIT_AS, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY)
     return most;
   for (int64_t bytes = most; bytes > fewest; bytes /= 2) {
-    void *data = mmap(nullptr, size_t(bytes), PROT_NONE,
-                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    void *data =
+        mmap(nullptr, size_t(bytes), PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (data == MAP_FAILED)
       continue;
     munmap(data, size_t(bytes));

@@ -50,6 +50,9 @@ void addLoweringOptions(CLI::App &command, LoweringFlags &flags) {
           "of every data channel, on GPUs: simple, ll, ll128, lamport (default simple, or as "
           "the programs of FILE say)")
       ->check(CLI::IsMember({"simple", "ll", "ll128", "lamport"}));
+  command.add_option("--hosts", flags.hosts,
+                     "ranks that share no memory: 4 (so many on each host, in order) or 0,0,1,1 "
+                     "(the host of each); what goes between hosts is staged");
   command.add_flag("--no-fuse", flags.noFuse, "leave every move a transfer of its own");
 }
 
@@ -288,6 +291,7 @@ static void setChannels(mlir::ModuleOp module, const LoweringFlags &flags) {
 int Input::instantiate(size_t index, Instance &instance) {
   instance.lowering = LoweringOptions();
   instance.lowering.via = flags.via;
+  instance.lowering.hosts = flags.hosts;
   instance.lowering.slots = flags.slots.value_or(2);
   instance.lowering.fuse = !flags.noFuse;
   if (!flags.protocol.empty())

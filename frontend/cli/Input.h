@@ -33,6 +33,7 @@ void addInputOptions(CLI::App &command, InputOptions &options,
 /// How the algorithm is lowered: --via, --slots, --protocol, --no-fuse.
 struct LoweringFlags {
   std::string via;              ///< "": what CCL_VIA says
+  std::string hosts;            ///< see parseHosts; "": all ranks share one
   std::optional<int64_t> slots; ///< of every data channel; default 2, or as the programs say
   std::string protocol;         ///< of every data channel; "": simple, or as the programs say
   bool noFuse = false;

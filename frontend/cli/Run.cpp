@@ -408,7 +408,7 @@ int Runner::run() {
       options.timeout ? std::chrono::milliseconds(std::max<int64_t>(1, *options.timeout * 1000))
                       : session.settings.duration(Setting::Timeout);
   // Memory of other hosts is not reached directly.
-  if (!options.address.empty() && options.lowering.via.empty())
+  if (!options.address.empty() && options.lowering.via.empty() && options.lowering.hosts.empty())
     options.lowering.via = "staged";
   if (int status = input.open(session, options.input, options.lowering))
     return status;

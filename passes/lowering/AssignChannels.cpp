@@ -1,6 +1,10 @@
 //===- AssignChannels.cpp - Staged or direct, and tags -----------------------===//
 
+#include "dialect/Expand.h"
 #include "passes/Passes.h"
+#include "passes/Pipelines.h"
+
+#include "llvm/ADT/DenseSet.h"
 
 using namespace mlir;
 
@@ -19,8 +23,33 @@ struct AssignChannels : impl::CclAssignChannelsBase<AssignChannels> {
                                  << via << "'";
       return signalPassFailure();
     }
-    for (auto algorithm : getOperation().getOps<AlgorithmOp>())
-      assign(algorithm);
+    for (auto algorithm : getOperation().getOps<AlgorithmOp>()) {
+      DenseSet<Operation *> crossing;
+      if (failed(findCrossing(algorithm, crossing)))
+        return signalPassFailure();
+      assign(algorithm, crossing);
+    }
+  }
+
+  /// Ops of which some moves go from one host to another.
+  LogicalResult findCrossing(AlgorithmOp algorithm, DenseSet<Operation *> &crossing) {
+    if (hosts.empty() || algorithm.getLowered())
+      return success();
+    LocationTable locations;
+    std::vector<Operation *> owners;
+    FailureOr<model::Moves> moves =
+        expand(algorithm, locations, std::nullopt, uint64_t(1) << 25, &owners);
+    if (failed(moves))
+      return failure();
+    llvm::Expected<std::vector<int32_t>> hostOf = parseHosts(hosts, moves->ranks);
+    if (!hostOf)
+      return algorithm.emitOpError() << llvm::toString(hostOf.takeError());
+    auto known = [&](int32_t rank) { return rank >= 0 && rank < moves->ranks; };
+    for (auto [move, owner] : llvm::zip_equal(moves->moves, owners))
+      if (known(move.src.rank) && known(move.dst.rank) &&
+          (*hostOf)[size_t(move.src.rank)] != (*hostOf)[size_t(move.dst.rank)])
+        crossing.insert(owner);
+    return success();
   }
 
   static bool touchesPeers(Operation *op) {
@@ -44,7 +73,7 @@ struct AssignChannels : impl::CclAssignChannelsBase<AssignChannels> {
     schedule.setAgentsAttr(ScheduleOp::makeTable(op->getContext(), pairs, 2));
   }
 
-  void assign(AlgorithmOp algorithm) {
+  void assign(AlgorithmOp algorithm, const DenseSet<Operation *> &crossing) {
     Via chosen = Via::Direct;
     if (via != "auto")
       chosen = *symbolizeVia(via);
@@ -54,8 +83,11 @@ struct AssignChannels : impl::CclAssignChannelsBase<AssignChannels> {
     algorithm.getBody().walk([&](Operation *op) {
       if (!isa<CopyOp, ReduceOp, ScheduleOp>(op))
         return;
-      if (via == "staged" && touchesPeers(op))
+      const bool crosses = crossing.contains(op);
+      if ((via == "staged" || crosses) && touchesPeers(op))
         sendInstead(op);
+      if (crosses)
+        op->setAttr("via", ViaAttr::get(&getContext(), Via::Staged));
       if (!op->hasAttr("via"))
         op->setAttr("via", attr);
     });

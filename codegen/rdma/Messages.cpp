@@ -1,6 +1,7 @@
 //===- Messages.cpp -----------------------------------------------------------===//
 #include "codegen/rdma/Messages.h"
 
+#include "codegen/Programs.h"
 #include "dialect/Expand.h"
 
 namespace ccl::rdma {
@@ -86,6 +87,40 @@ mlir::LogicalResult planMessages(ProgramOp program, KernelPlan &kernel, Plan &pl
       numMessages += kernel.wires.back().messages.size();
       plan.hasWires = numMessages <= mostMessages;
     }
+  return mlir::success();
+}
+
+mlir::LogicalResult refuseFarAccess(AlgorithmOp algorithm, llvm::ArrayRef<int32_t> hosts,
+                                    int64_t rank) {
+  for (ProgramOp program : programsOf(algorithm, rank)) {
+    // Without peers there is nothing to expand.
+    if (!program.walk([](PeerOp) { return mlir::WalkResult::interrupt(); }).wasInterrupted())
+      continue;
+    llvm::ArrayRef<int64_t> ranks = program.getRanks();
+    for (size_t i = 0; i + 1 < ranks.size(); i += 2)
+      for (int64_t me = ranks[i]; me < ranks[i + 1]; ++me) {
+        mlir::Operation *wrong = nullptr;
+        int32_t peer = -1;
+        auto visit = [&](mlir::Operation *op, const model::Instruction &instruction) {
+          for (const std::vector<Operand> *side : {&instruction.from, &instruction.to})
+            for (const Operand &operand : *side)
+              if (!wrong && instruction.kind == model::Instruction::Kind::Transfer &&
+                  operand.kind == Operand::Kind::Peer &&
+                  hosts[size_t(operand.peer)] != hosts[size_t(me)]) {
+                wrong = op;
+                peer = operand.peer;
+              }
+          return wrong == nullptr;
+        };
+        if ((rank >= 0 && me != rank) || mlir::succeeded(forEachInstruction(program, me, visit)) ||
+            !wrong)
+          continue;
+        return wrong->emitOpError()
+               << "accesses memory of rank " << peer << " from rank " << me
+               << ", which is on another host: there only channels lead, as they do in what is "
+                  "lowered with --hosts";
+      }
+  }
   return mlir::success();
 }
 

@@ -15,4 +15,9 @@ constexpr uint64_t mostMessages = uint64_t(1) << 22;
 mlir::LogicalResult planMessages(ProgramOp program, KernelPlan &kernel, Plan &plan,
                                  uint64_t &numMessages);
 
+/// Fails, with a diagnostic at the op, if a program of `algorithm` (that of `rank`, or all)
+/// accesses memory of a rank of another host directly.
+mlir::LogicalResult refuseFarAccess(AlgorithmOp algorithm, llvm::ArrayRef<int32_t> hosts,
+                                    int64_t rank);
+
 } // namespace ccl::rdma

@@ -3,12 +3,15 @@
 #include "frontend/cli/CompileSettings.h"
 #include "frontend/cli/Input.h"
 #include "frontend/cli/Output.h"
+#include "frontend/cli/ScheduleText.h"
 #include "frontend/cli/WriteFile.h"
 
 #include "codegen/Compile.h"
 #include "codegen/Count.h"
 #include "codegen/cuda/CopyEngines.h"
 #include "codegen/cuda/SplitLoops.h"
+#include "codegen/host/EmitHost.h"
+#include "codegen/rdma/Messages.h"
 #include "runtime/cuda/DeviceArch.h"
 
 #include "llvm/ADT/StringExtras.h"
@@ -27,21 +30,18 @@ namespace ccl::cli {
 
 namespace {
 
-enum class Phase { Algorithm, Program, Llvm, Object, Cuda, Cubin, Plan };
-constexpr std::pair<const char *, Phase> phases[] = {{"algorithm", Phase::Algorithm},
-                                                     {"program", Phase::Program},
-                                                     {"llvm", Phase::Llvm},
-                                                     {"object", Phase::Object},
-                                                     {"cuda", Phase::Cuda},
-                                                     {"cubin", Phase::Cubin},
-                                                     {"plan", Phase::Plan}};
+enum class Phase { Algorithm, Program, WorkRequests, Llvm, Object, Cuda, Cubin, Plan };
+constexpr std::pair<const char *, Phase> phases[] = {
+    {"algorithm", Phase::Algorithm}, {"program", Phase::Program}, {"wr", Phase::WorkRequests},
+    {"llvm", Phase::Llvm},           {"object", Phase::Object},   {"cuda", Phase::Cuda},
+    {"cubin", Phase::Cubin},         {"plan", Phase::Plan}};
 
 struct CompileFlags {
   InputOptions input;
   LoweringFlags lowering;
   std::string emit = "program", output = "-", dumpDir, type = "float", op, arch;
   bool multimem = false, tma = false, copyEngines = false;
-  int64_t rank = -1;
+  int64_t rank = -1, count = 1 << 20, nics = 1;
   bool stats = false, json = false;
 };
 
@@ -56,6 +56,7 @@ private:
   int toAlgorithm();
   int toPrograms();
   int toCode();
+  int toWorkRequests();
   int prove();
   std::string artifact() const;
   std::string planJson() const;
@@ -219,6 +220,36 @@ int Compiler::toCode() {
   return dump(options.arch == "shim" ? "kernel.so" : "kernel.cubin", plan.cuda.image);
 }
 
+int Compiler::toWorkRequests() {
+  if (flags.lowering.hosts.empty())
+    return session.usage("--emit wr: --hosts says which ranks share a host: 8, or 0,0,1,1");
+  HostOptions host;
+  host.type = options.type;
+  host.reduction = options.reduction.value_or(plan.contract.reduction);
+  host.rank = flags.rank;
+  host.wires = true;
+  plan.program = instance.algorithm;
+  if (mlir::failed(planHost(instance.op(), plan.contract, host, plan)))
+    return session.refused();
+  ScheduleRequest request;
+  request.count = flags.count;
+  request.nics = flags.nics;
+  request.slotBytes = session.settings.bytes(Setting::SlotBytes);
+  request.rank = flags.rank;
+  llvm::Expected<std::vector<int32_t>> hosts =
+      parseHosts(flags.lowering.hosts, plan.contract.ranks);
+  if (!hosts)
+    return session.usage("--hosts: " + llvm::toString(hosts.takeError()));
+  plan.hosts = std::move(*hosts);
+  if (mlir::failed(rdma::refuseFarAccess(instance.op(), plan.hosts, flags.rank)))
+    return session.refused();
+  llvm::Expected<std::string> text = scheduleText(plan, request);
+  if (!text)
+    return session.machine(llvm::toString(text.takeError()));
+  ir = std::move(*text);
+  return Fine;
+}
+
 std::string Compiler::planJson() const {
   std::vector<std::string> buffers, kernels;
   for (const BufferPlan &buffer : plan.buffers) {
@@ -288,6 +319,7 @@ std::string Compiler::artifact() const {
   switch (last) {
   case Phase::Algorithm: return algorithmText;
   case Phase::Program: return programText;
+  case Phase::WorkRequests: return ir;
   case Phase::Llvm: return ir;
   case Phase::Object: return plan.object;
   case Phase::Cuda: return ir;
@@ -401,6 +433,9 @@ int Compiler::run() {
     for (int (Compiler::*step)() : {&Compiler::prove, &Compiler::toPrograms})
       if (int status = (this->*step)())
         return status;
+  if (last == Phase::WorkRequests)
+    if (int status = toWorkRequests())
+      return status;
   if (last >= Phase::Llvm)
     if (int status = toCode())
       return status;
@@ -417,8 +452,12 @@ Action addCompile(CLI::App &app) {
   app.add_option("--rank", flags->rank, "lower this rank only")
       ->check(CLI::Range(int64_t(0), int64_t(1) << 40));
   app.add_option("--emit", flags->emit,
-                 "where to stop: algorithm, program, llvm, object, cuda, cubin, plan (default "
-                 "program)");
+                 "where to stop: algorithm, program, wr (what goes between hosts, as RDMA work "
+                 "requests), llvm, object, cuda, cubin, plan (default program)");
+  app.add_option("--count", flags->count, "of wr: elements of one shard (default 1048576)")
+      ->check(CLI::Range(int64_t(0), int64_t(1) << 50));
+  app.add_option("--nics", flags->nics, "of wr: NICs of each host (default 1)")
+      ->check(CLI::Range(int64_t(1), int64_t(1024)));
   app.add_option("--arch", flags->arch,
                  "of cuda, cubin and plan: a GPU's, such as sm_90a (default: that of this "
                  "machine's, or sm_90a if it has none), or shim, for this machine's processor");

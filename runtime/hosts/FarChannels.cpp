@@ -1,44 +1,11 @@
 //===- FarChannels.cpp --------------------------------------------------------===//
 #include "runtime/hosts/FarChannels.h"
 
+#include "runtime/rdma/Schedule.h"
+
 #include <algorithm>
 
 namespace ccl {
-namespace {
-
-/// Elements [begin, begin + length) of slice `batch` of chunk `k` in a row: KernelArgs::shards, or
-/// shards that are alike.
-int64_t sliceLength(const WireMessage &message, int64_t k, int64_t chunks, const KernelArgs &args,
-                    int64_t batch) {
-  const int64_t shard = k / chunks, c = k % chunks;
-  const int64_t whole =
-      args.shards ? args.shards[2 * message.owner + message.output][shard].length : args.count;
-  const auto cut = [&](int64_t i) { return int64_t(__int128(i) * whole / chunks); };
-  const int64_t length = cut(c + 1) - cut(c);
-  const auto slice = [&](int64_t i) { return int64_t(__int128(i) * length / args.microBatches); };
-  return slice(batch + 1) - slice(batch);
-}
-
-/// What the kernel has written to the slot; chunks that fill their strides are one piece.
-void appendPieces(const WireMessage &message, int64_t chunks, int64_t elementBytes,
-                  const KernelArgs &args, int64_t batch, std::vector<rdma::Piece> &pieces) {
-  const int64_t pitch = args.stride * elementBytes;
-  if (message.owner == WireMessage::noRow) {
-    pieces.push_back({0, message.count * pitch});
-    return;
-  }
-  for (int64_t j = 0; j < message.count; ++j) {
-    const int64_t bytes =
-        sliceLength(message, message.chunk + j, chunks, args, batch) * elementBytes;
-    if (!pieces.empty() && pieces.back().offset + pieces.back().bytes == j * pitch)
-      pieces.back().bytes += bytes;
-    else if (bytes > 0)
-      pieces.push_back({j * pitch, bytes});
-  }
-}
-
-} // namespace
-
 llvm::Error FarChannels::open() {
   if (wire)
     return llvm::Error::success();
@@ -148,11 +115,12 @@ void FarChannels::begin(const FarProgram &program, const Plan &plan, const Kerne
   if (program.ends.empty())
     return;
   isRunning = true;
-  auto pieces = [&program, &args, chunks = plan.contract.chunks, bytes = sizeOf(plan.type)](
+  const rdma::MessageCut cut{args.count, args.microBatches, args.stride, args.shards};
+  auto pieces = [&program, cut, chunks = plan.contract.chunks, bytes = sizeOf(plan.type)](
                     size_t index, uint64_t number, std::vector<rdma::Piece> &result) {
     const std::vector<WireMessage> &messages = program.messages[index];
-    appendPieces(messages[size_t(number % messages.size())], chunks, bytes, args,
-                 int64_t(number / messages.size()), result);
+    rdma::appendPieces(messages[size_t(number % messages.size())], chunks, bytes, cut,
+                       int64_t(number / messages.size()), result);
   };
   wire->begin(program.ends, program.sending, std::move(pieces));
 }

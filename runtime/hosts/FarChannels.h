@@ -28,7 +28,7 @@ public:
   llvm::Error resolve(const Plan &plan, const RankFacts &facts, std::vector<ChannelEnd *> &table,
                       FarProgram &program);
 
-  /// Around what the program does. `args` and `shape` live until the end.
+  /// Around what the program does. `program` lives until the end.
   void begin(const FarProgram &program, const Plan &plan, const KernelArgs &args);
   /// Until the NICs are done with what was sent.
   llvm::Error end(const std::function<std::string()> &what);

@@ -47,7 +47,7 @@ struct Entry {
   bool powerOfTwo = false;
 };
 
-constexpr std::array<Entry, 28> table = {{
+constexpr std::array<Entry, 37> table = {{
     {Setting::Debug, "CCL_DEBUG", Kind::Level, "WARN",
      "How much is logged; each level includes those before it."},
     {Setting::DebugSubsys, "CCL_DEBUG_SUBSYS", Kind::Subsystems, "ALL",
@@ -113,6 +113,28 @@ constexpr std::array<Entry, 28> table = {{
     {Setting::NvmlLibrary, "CCL_NVML_LIBRARY", Kind::Path, "",
      "NVIDIA's management library instead of libnvidia-ml.so.1: it tells the NVLinks of this "
      "machine."},
+    {Setting::VerbsLibrary, "CCL_VERBS_LIBRARY", Kind::Path, "",
+     "libibverbs instead of libibverbs.so.1: it drives RDMA NICs."},
+    {Setting::Nics, "CCL_NICS", Kind::Text, "",
+     "RDMA NICs to use, as in `mlx5_0,mlx5_1:2` (device, or device and port); all that are active "
+     "if not set."},
+    {Setting::GidIndex, "CCL_GID_INDEX", Kind::Number, "",
+     "Index of a NIC's address (GID); if not set that of RoCE v2 with an IPv4 address, or else "
+     "IPv6.",
+     0, 255},
+    {Setting::PkeyIndex, "CCL_PKEY_INDEX", Kind::Number, "0", "Index of the partition key of NICs.",
+     0, 65535},
+    {Setting::TrafficClass, "CCL_TRAFFIC_CLASS", Kind::Number, "0",
+     "Traffic class of what NICs send: DSCP times 4.", 0, 255},
+    {Setting::ServiceLevel, "CCL_SERVICE_LEVEL", Kind::Number, "0",
+     "Service level of what NICs send.", 0, 15},
+    {Setting::IbTimeout, "CCL_IB_TIMEOUT", Kind::Number, "14",
+     "How long a NIC waits for an acknowledgement: 4.096 us times 2 to this power.", 1, 31},
+    {Setting::IbRetries, "CCL_IB_RETRIES", Kind::Number, "6",
+     "How often a NIC sends again before the peer counts as gone; Soft-RoCE takes 7 for ever.", 0,
+     7},
+    {Setting::RdmaMtu, "CCL_RDMA_MTU", Kind::Number, "",
+     "Bytes of a packet between NICs, at most; if not set what both ports have.", 256, 4096, true},
 }};
 
 constexpr bool isInEnumOrder() {

@@ -44,7 +44,16 @@ enum class Setting : uint8_t {
   NvrtcLibrary,
   ShimCxx,
   ShimWarps,
-  NvmlLibrary
+  NvmlLibrary,
+  VerbsLibrary,
+  Nics,
+  GidIndex,
+  PkeyIndex,
+  TrafficClass,
+  ServiceLevel,
+  IbTimeout,
+  IbRetries,
+  RdmaMtu
 };
 
 class Settings {
@@ -64,7 +73,8 @@ public:
   const std::string &text(Setting setting) const;
   bool flag(Setting setting) const;     ///< CollTrace, AlwaysCompile
   int64_t bytes(Setting setting) const; ///< SlotBytes
-  /// Rank, Size, ShimDevices, ShimSms, ShimWarps, CudaInstances; -1 if it is not set.
+  /// Rank, Size, ShimDevices, ShimSms, ShimWarps, CudaInstances and those of NICs; -1 if it is not
+  /// set.
   int64_t number(Setting setting) const;
   std::chrono::milliseconds duration(Setting setting) const; ///< Timeout
   /// "default" or "env".

@@ -6,12 +6,10 @@
 #include "frontend/cli/Output.h"
 #include "runtime/bootstrap/Descriptor.h"
 
-#include "llvm/Support/FileSystem.h"
+#include "llvm/ADT/STLExtras.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
-#include <dlfcn.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -22,27 +20,6 @@
 #include <thread>
 
 namespace ccl::cli {
-
-/// Whether a library that we would load on demand is here; if not, the loader's reason.
-static std::optional<std::string> missing(const char *library) {
-  void *handle = dlopen(library, RTLD_LAZY | RTLD_LOCAL);
-  if (!handle) {
-    const char *reason = dlerror();
-    return reason ? reason : fmt::format("{}: not found", library);
-  }
-  dlclose(handle);
-  return std::nullopt;
-}
-
-static std::vector<std::string> entries(const char *folder) {
-  std::vector<std::string> names;
-  std::error_code error;
-  for (llvm::sys::fs::directory_iterator it(folder, error), end; it != end && !error;
-       it.increment(error))
-    names.push_back(llvm::StringRef(it->path()).rsplit('/').second.str());
-  std::sort(names.begin(), names.end());
-  return names;
-}
 
 /// What ranks of separate processes need of the system.
 static DeviceRow findProcesses() {
@@ -62,14 +39,34 @@ static DeviceRow findProcesses() {
   return device;
 }
 
-static DeviceRow findNetwork() {
-  const std::optional<std::string> verbs = missing("libibverbs.so.1");
-  const std::vector<std::string> adapters = entries("/sys/class/infiniband");
-  return {"rdma", false,
-          verbs              ? *verbs
-          : adapters.empty() ? "no adapter in /sys/class/infiniband"
-                             : fmt::format("{} found, but this version has no RDMA transport",
-                                           fmt::join(adapters, ", "))};
+//===----------------------------------------------------------------------===//
+// NICs
+//===----------------------------------------------------------------------===//
+
+static std::string describe(const rdma::NicFacts &nic) {
+  return fmt::format("{} {}{} (GID index {}), {:g} Gbit/s, packets of {} bytes",
+                     nic.ethernet ? "RoCE" : "InfiniBand", nic.gid,
+                     nic.netdev.empty() ? "" : " of " + nic.netdev, nic.gidIndex, nic.gbits,
+                     nic.mtu);
+}
+
+static void addNics(const Settings &settings, std::vector<DeviceRow> &rows) {
+  llvm::Expected<std::vector<rdma::NicFacts>> ports =
+      rdma::listVerbs(settings.text(Setting::VerbsLibrary));
+  if (!ports) {
+    rows.push_back({"rdma", false, llvm::toString(ports.takeError())});
+    return;
+  }
+  const auto usable = llvm::count_if(*ports, [](const auto &port) { return port.problem.empty(); });
+  rows.push_back({"rdma", usable > 0,
+                  ports->empty()
+                      ? "no NIC: this kernel knows no RDMA device (`rdma link`)"
+                      : fmt::format("{} of {} usable", usable, plural(ports->size(), "port"))});
+  for (rdma::NicFacts &port : *ports) {
+    const bool isUsable = port.problem.empty();
+    rows.push_back({fmt::format("{}:{}", port.device, port.port), isUsable,
+                    isUsable ? describe(port) : port.problem, std::nullopt, std::move(port)});
+  }
 }
 
 //===----------------------------------------------------------------------===//
@@ -162,7 +159,7 @@ std::vector<DeviceRow> findDevices(const Settings &settings) {
   addGpus(settings, devices);
   devices.push_back(findShim(settings));
   devices.push_back(findNvrtc(settings));
-  devices.push_back(findNetwork());
+  addNics(settings, devices);
   return devices;
 }
 

@@ -3,6 +3,7 @@
 
 #include "runtime/Settings.h"
 #include "runtime/cuda/DeviceList.h"
+#include "runtime/rdma/Nic.h"
 
 #include <optional>
 #include <string>
@@ -16,9 +17,10 @@ struct DeviceRow {
   bool isUsable = false;
   std::string text = {}; ///< what it is, or why it cannot be used and what to do
   std::optional<cuda::DeviceFacts> gpu = std::nullopt;
+  std::optional<rdma::NicFacts> nic = std::nullopt;
 };
 
-/// Threads, processes, the GPUs of CUDA's driver, its stand-in, NVRTC and network adapters.
+/// Threads, processes, the GPUs of CUDA's driver, its stand-in, NVRTC and ports of RDMA NICs.
 /// Initializes the driver, but makes no context.
 std::vector<DeviceRow> findDevices(const Settings &settings);
 

@@ -127,6 +127,19 @@ static std::vector<std::string> devicesJson(const Settings &settings) {
       line.text("pci",
                 fmt::format("{:04x}:{:02x}:{:02x}.0", gpu->pciDomain, gpu->pciBus, gpu->pciDevice));
     }
+    if (const std::optional<rdma::NicFacts> &nic = device.nic) {
+      line.text("device", nic->device);
+      line.number("port", nic->port);
+      line.text("netdev", nic->netdev);
+      if (device.isUsable) {
+        line.text("gid", nic->gid);
+        line.number("gid_index", nic->gidIndex);
+      }
+      line.text("link_layer", nic->ethernet ? "Ethernet" : "InfiniBand");
+      line.number("mtu", nic->mtu);
+      line.real("gbits", nic->gbits);
+      line.number("numa_node", nic->numaNode);
+    }
     objects.push_back(line.str());
   }
   return objects;

@@ -90,6 +90,9 @@ double linkSpeed(const ibv_port_attr &port) {
 // GIDs
 //===----------------------------------------------------------------------===//
 
+/// A queue pair names its GID by an index of 8 bits.
+constexpr int mostGids = 256;
+
 bool isIPv4(const ibv_gid &gid) {
   static constexpr uint8_t prefix[12] = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff};
   return std::memcmp(gid.raw, prefix, sizeof prefix) == 0;
@@ -236,7 +239,8 @@ llvm::Error readPort(VerbsPort &port, const std::string &device, int number,
       attributes.link_layer != IBV_LINK_LAYER_UNSPECIFIED)
     facts.problem = fmt::format("its link layer {} is neither Ethernet nor InfiniBand",
                                 int(attributes.link_layer));
-  else if (llvm::Error e = chooseGid(port, options.gidIndex, attributes.gid_tbl_len))
+  else if (llvm::Error e =
+               chooseGid(port, options.gidIndex, std::min(attributes.gid_tbl_len, mostGids)))
     return e;
   else if (options.pkeyIndex < 0 || options.pkeyIndex >= attributes.pkey_tbl_len)
     return makeFailure(Failure::Machine,

@@ -1,10 +1,11 @@
-"""Runs the unit tests and lit in one or more build trees and prints the sum.
+"""Runs the unit tests, lit and test/rdma/ in one or more build trees and prints the sum.
 
     python3 test/run.py [--filter REGEX] [--jobs N] build/dev [build/asan ...]
 
 In the first tree everything runs; in the others (the sanitizers) what was built
 there and the lit tests under execution/ and examples/ that are not heavy. The last
-line is `N passed, N failed, N skipped`: lit tests plus doctest test cases.
+line is `N passed, N failed, N skipped`: lit tests plus doctest test cases, those in
+VMs (test/rdma/run.py) included.
 """
 import argparse
 import json
@@ -19,6 +20,7 @@ import time
 LIT = "/usr/lib/llvm-19/build/utils/lit/lit.py"
 # "[doctest] test cases:  3 |  2 passed | 1 failed | 0 skipped"
 DOCTEST = re.compile(r"test cases:\s*\d+\s*\|\s*(\d+) passed\s*\|\s*(\d+) failed\s*\|\s*(\d+) skipped")
+RDMA_SUM = re.compile(r"(\d+) passed, (\d+) failed, (\d+) skipped")
 LIT_PASSED = {"PASS", "FLAKYPASS", "XFAIL"}
 LIT_SKIPPED = {"UNSUPPORTED", "SKIPPED"}
 # libLLVM and libMLIR come from the distribution, not instrumented: a container that they
@@ -118,6 +120,24 @@ def run_lit(tree, total, pattern, jobs):
                           code in LIT_SKIPPED)
 
 
+def run_rdma(tree, total, pattern):
+    """Tests in VMs; their output passes through, but for the sum."""
+    command = [sys.executable, str(pathlib.Path(__file__).parent / "rdma" / "run.py"),
+               "--filter", pattern, str(tree)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, errors="replace") as process:
+        last = ""
+        for line in process.stdout:
+            found = RDMA_SUM.fullmatch(line.strip())
+            last = found or last
+            if not found:
+                print(line, end="", flush=True)
+    if not last:
+        print(f"FAIL: test/rdma/run.py ended with {process.returncode}")
+        total.add(0, 1, 0)
+        return
+    total.add(*map(int, last.groups()))
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--filter", default="")
@@ -138,6 +158,8 @@ def main():
         print(f"== {tree.name}", flush=True)
         run_units(tree, total, arguments.filter, everything=index == 0)
         run_lit(tree, total, arguments.filter if index == 0 else SANITIZED_LIT, arguments.jobs)
+        if index == 0:
+            run_rdma(tree, total, arguments.filter)
         print(f"== {tree.name}: {time.monotonic() - start:.0f} s", flush=True)
     if total.passed + total.failed + total.skipped == 0:
         print(f"no test matches '{arguments.filter}'", file=sys.stderr)

@@ -19,6 +19,12 @@ using std::chrono::milliseconds;
 
 namespace {
 
+std::string realDevice(size_t index) {
+  const std::vector<std::string> devices = realDevices();
+  REQUIRE(devices.size() == 2);
+  return devices[index];
+}
+
 std::string errorOf(const NicOptions &options) {
   auto nic = openVerbs("", options);
   return nic ? "" : llvm::toString(nic.takeError());
@@ -61,11 +67,11 @@ void allowLocking(bool isAllowed) {
 } // namespace
 
 TEST_CASE("rdma verbs: ports are listed with their facts") {
-  const std::vector<std::string> names = realDevices();
+  const std::string names[] = {realDevice(0), realDevice(1)};
   const std::vector<NicFacts> all = llvm::cantFail(listVerbs(""));
   REQUIRE(all.size() == 2);
   for (const NicFacts &facts : all) {
-    CHECK(std::count(names.begin(), names.end(), facts.device) == 1);
+    CHECK(std::count(std::begin(names), std::end(names), facts.device) == 1);
     CHECK(facts.problem == "");
     CHECK(facts.port == 1);
     CHECK(facts.ethernet);
@@ -88,12 +94,12 @@ TEST_CASE("rdma verbs: what does not exist is named with what does") {
   options.device = "mlx5_9";
   std::string text = errorOf(options);
   CHECK(contains(text, "no RDMA device mlx5_9"));
-  CHECK(contains(text, realDevices()[0]));
+  CHECK(contains(text, realDevice(0)));
   CHECK(contains(text, "CCL_NICS"));
-  options.device = realDevices()[0] + ":7";
+  options.device = realDevice(0) + ":7";
   text = errorOf(options);
   CHECK(contains(text, "has no port 7"));
-  options = realOptions(realDevices()[0]);
+  options = realOptions(realDevice(0));
   options.gidIndex = 5000;
   text = errorOf(options);
   CHECK(contains(text, "GID index 5000 is out of range"));
@@ -103,7 +109,7 @@ TEST_CASE("rdma verbs: what does not exist is named with what does") {
   text = errorOf(options);
   CHECK(contains(text, "the GID at index 250 is empty"));
   CHECK(contains(text, "RoCE v2 ::ffff:10.77.0.1"));
-  options = realOptions(realDevices()[0]);
+  options = realOptions(realDevice(0));
   options.pkeyIndex = 6000;
   text = errorOf(options);
   CHECK(contains(text, "partition key index 6000"));
@@ -111,7 +117,7 @@ TEST_CASE("rdma verbs: what does not exist is named with what does") {
 }
 
 TEST_CASE("rdma verbs: the GID that is chosen, by index too") {
-  NicOptions options = realOptions(realDevices()[0]);
+  NicOptions options = realOptions(realDevice(0));
   const NicFacts facts = factsOf(options.device);
   for (int index = 0; index < 4; ++index) {
     options.gidIndex = index;
@@ -131,7 +137,7 @@ TEST_CASE("rdma verbs: a peer that no route leads to, or of the other family") {
   QueueAddress peer = llvm::cantFail(wires.nics[1]->createQueuePair({}))->address();
   peer.gid[13] = 99; // 10.99.0.2
   std::string text = llvm::toString(queue->connect(peer));
-  CHECK(contains(text, realDevices()[0] + " port 1, GID index"));
+  CHECK(contains(text, realDevice(0) + " port 1, GID index"));
   CHECK(contains(text, "cannot connect to GID ::ffff:10.99.0.2"));
   CHECK(contains(text, "no route from nic0"));
   CHECK(contains(text, "ip route get 10.99.0.2"));
@@ -148,7 +154,7 @@ TEST_CASE("rdma verbs: a peer that no route leads to, or of the other family") {
 }
 
 TEST_CASE("rdma verbs: a port that goes down and comes back") {
-  const std::string device = realDevices()[1];
+  const std::string device = realDevice(1);
   Wires wires = makeReal();
   Buffer source(*wires.nics[0], 100), target(*wires.nics[1], 100);
   Pair pair(wires);
@@ -159,7 +165,7 @@ TEST_CASE("rdma verbs: a port that goes down and comes back") {
   const std::string text = errorOf(realOptions(device));
   CHECK(contains(text, fmt::format("port 1 of {} cannot be used: it is down", device)));
   CHECK(contains(text, "ip link set nic1 up"));
-  CHECK(llvm::cantFail(listVerbs(""))[0].device == realDevices()[0]);
+  CHECK(llvm::cantFail(listVerbs(""))[0].device == realDevice(0));
   CHECK(contains(wires.nics[1]->events(), fmt::format("port 1 of {} went down", device)));
   CHECK(wires.nics[0]->events() == "");
   Requests requests;
@@ -182,10 +188,10 @@ TEST_CASE("rdma verbs: a port that goes down and comes back") {
 }
 
 TEST_CASE("rdma verbs: ports of different MTUs take the smaller one") {
-  const int before = factsOf(realDevices()[0]).mtu;
+  const int before = factsOf(realDevice(0)).mtu;
   run("ip link set nic1 mtu 1500");
-  CHECK(factsOf(realDevices()[1]).mtu == 1024);
-  CHECK(factsOf(realDevices()[0]).mtu == before);
+  CHECK(factsOf(realDevice(1)).mtu == 1024);
+  CHECK(factsOf(realDevice(0)).mtu == before);
   {
     Wires wires = makeReal();
     Buffer source(*wires.nics[0], 300000), target(*wires.nics[1], 300000);
@@ -202,8 +208,8 @@ TEST_CASE("rdma verbs: ports of different MTUs take the smaller one") {
     CHECK(source.bytes == target.bytes);
   }
   run("ip link set nic1 mtu $(cat /sys/class/net/nic0/mtu)");
-  CHECK(factsOf(realDevices()[1]).mtu == before);
-  NicOptions options = realOptions(realDevices()[0]);
+  CHECK(factsOf(realDevice(1)).mtu == before);
+  NicOptions options = realOptions(realDevice(0));
   options.mtu = 512;
   auto nic = llvm::cantFail(openVerbs("", options));
   CHECK(llvm::cantFail(nic->createQueuePair({}))->address().mtu == IBV_MTU_512);
@@ -222,7 +228,7 @@ TEST_CASE("rdma verbs: memory over the limit of what may be locked says what to 
   REQUIRE(setrlimit(RLIMIT_MEMLOCK, &before) == 0);
   REQUIRE_FALSE(bool(refused));
   const std::string text = llvm::toString(refused.takeError());
-  CHECK(contains(text, realDevices()[0] + " port 1: cannot register 1048576 bytes"));
+  CHECK(contains(text, realDevice(0) + " port 1: cannot register 1048576 bytes"));
   CHECK(contains(text, "(RLIMIT_MEMLOCK) is 65536 bytes, 0 are in use"));
   CHECK(contains(text, "ulimit -l unlimited"));
   // Once it is raised it works.
@@ -236,7 +242,7 @@ TEST_CASE("rdma verbs: memory that the device refuses, and that is none") {
                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   REQUIRE(mapped != MAP_FAILED);
   auto refused = wires.nics[0]->registerMemory(mapped, bytes);
-  if (contains(realDevices()[0], "rxe")) { // others take it
+  if (contains(realDevice(0), "rxe")) { // others take it
     REQUIRE_FALSE(bool(refused));
     const std::string text = llvm::toString(refused.takeError());
     CHECK(contains(text, "cannot register 1073745920 bytes"));
@@ -280,19 +286,19 @@ TEST_CASE("rdma verbs: without a setting all ports that can be used are chosen")
   const Settings settings = llvm::cantFail(Settings::fromEnvironment(environment));
   std::vector<NicOptions> chosen = llvm::cantFail(chooseNics(settings));
   REQUIRE(chosen.size() == 2);
-  CHECK(chosen[0].device == realDevices()[0] + ":1");
+  CHECK(chosen[0].device == realDevice(0) + ":1");
   run("ip link set port0 down");
-  CHECK(becomes(realDevices()[0], false));
+  CHECK(becomes(realDevice(0), false));
   chosen = llvm::cantFail(chooseNics(settings));
   REQUIRE(chosen.size() == 1);
-  CHECK(chosen[0].device == realDevices()[1] + ":1");
+  CHECK(chosen[0].device == realDevice(1) + ":1");
   run("ip link set port1 down");
-  CHECK(becomes(realDevices()[1], false));
+  CHECK(becomes(realDevice(1), false));
   const std::string text = llvm::toString(chooseNics(settings).takeError());
-  CHECK(contains(text, "no RDMA NIC can be used: port 1 of " + realDevices()[0]));
+  CHECK(contains(text, "no RDMA NIC can be used: port 1 of " + realDevice(0)));
   CHECK(contains(text, "ip link set nic1 up"));
   run("ip link set port0 up");
   run("ip link set port1 up");
-  CHECK(becomes(realDevices()[0], true));
-  CHECK(becomes(realDevices()[1], true));
+  CHECK(becomes(realDevice(0), true));
+  CHECK(becomes(realDevice(1), true));
 }

@@ -63,6 +63,7 @@ void onEachWire(const std::function<void(Wires &)> &test) {
     Fabric::Options options;
     options.seed = seed;
     options.delay = microseconds(delay);
+    options.retryTime = std::chrono::milliseconds(150);
     Wires wires = makeWires(options);
     CAPTURE(wires.name);
     test(wires);

@@ -26,6 +26,7 @@ class Test:
     command: list  # the first is a program of the build's bin/, or a path
     vm: list = dataclasses.field(default_factory=lambda: ["--nics", "2"])
     environment: dict = dataclasses.field(default_factory=dict)
+    setup: str = ""  # a line of shell before it
     seconds: int = 120  # boot included
 
 
@@ -39,6 +40,9 @@ TESTS = [
          environment=NICS),
     Test("rdma/verbs-one-nic", ["rdma-verbs", "--test-case=rdma: *"], ["--nics", "1"],
          environment={"RDMA_TEST_NICS": "rxe0,rxe0"}),
+    # A wire that loses and delays: right all the same.
+    Test("rdma/verbs-netem", ["rdma-verbs", "--test-case=rdma: *", "--test-case-exclude=*word*"],
+         environment=NICS, setup="tc qdisc add dev nic0 root netem delay 5ms loss 2%"),
 ]
 
 
@@ -84,7 +88,10 @@ def run(test, tool, tree):
         print(f"FAIL: {test.name}: {program} is not built", flush=True)
         return 0, 1
     start = time.monotonic()
-    status, output, whole = run_in_vm(tool, test, [str(program), *test.command[1:]])
+    command = [str(program), *test.command[1:]]
+    if test.setup:
+        command = ["sh", "-ec", test.setup + "; exec \"$@\"", "sh", *command]
+    status, output, whole = run_in_vm(tool, test, command)
     found = DOCTEST.search(output)
     passed, failed = map(int, found.groups()) if found else (int(status == 0), 0)
     if status != 0 and failed == 0:

@@ -252,6 +252,19 @@ void EmulatedFabric::watchPeer(EmulatedQueue &queue, Clock::time_point now) {
 // The thread
 //===----------------------------------------------------------------------===//
 
+/// Of two messages of a queue pair to the same bytes the later one stays.
+static bool hasToWait(const std::deque<EmulatedSend> &underWay, const EmulatedSend &send) {
+  for (const EmulatedSend &earlier : underWay) {
+    if (&earlier == &send)
+      return false;
+    if (earlier.carried < earlier.packets &&
+        send.remote < earlier.remote + uint64_t(earlier.bytes) &&
+        earlier.remote < send.remote + uint64_t(send.bytes))
+      return true;
+  }
+  return false;
+}
+
 /// The message whose packets are next: of the next queue pair, or of any.
 EmulatedSend *EmulatedFabric::draw(EmulatedQueue *&from) {
   std::vector<std::pair<EmulatedQueue *, EmulatedSend *>> all;
@@ -259,7 +272,8 @@ EmulatedSend *EmulatedFabric::draw(EmulatedQueue *&from) {
     if (!reach(*queue))
       continue;
     for (EmulatedSend &send : queue->underWay)
-      if (send.failure == IBV_WC_SUCCESS && send.carried < send.packets)
+      if (send.failure == IBV_WC_SUCCESS && send.carried < send.packets &&
+          !hasToWait(queue->underWay, send))
         all.emplace_back(queue, &send);
   }
   if (all.empty())

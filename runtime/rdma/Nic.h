@@ -140,7 +140,9 @@ public:
   struct Options {
     std::chrono::microseconds delay{0}; ///< of each message
     /// What the standard leaves open is drawn: in which order packets of one message, and
-    /// messages of different queue pairs, reach memory; how late a completion is seen. 0: in order.
+    /// messages of different queue pairs, reach memory; how late a completion is seen. Messages of
+    /// one queue pair reach different memory in any order, too, until an immediate tells that they
+    /// are there. 0: in order.
     uint64_t seed = 0;
     int64_t mostBytes = int64_t(1) << 31; ///< of one work request
     int mostWorkRequests = 1024;

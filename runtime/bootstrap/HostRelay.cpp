@@ -171,7 +171,10 @@ void HostRelay::read(int64_t peer) {
     heard(peer, stream->lastHeard);
     switch (received) {
     case HostStream::Received::Partial: return;
-    case HostStream::Received::Whole: handle(peer, stream->frame); break;
+    case HostStream::Received::Whole:
+      handle(peer, stream->frame);
+      stream->frame.body.reset(); // the next may be long in coming
+      break;
     case HostStream::Received::Rubbish: return lose(peer, "it sent something that is no message");
     case HostStream::Received::Closed: {
       const std::string_view whose = peer == 0 ? "its connection" : "its connection to rank 0";

@@ -11,6 +11,7 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <random>
 #include <thread>
 
 using namespace ccl;
@@ -234,6 +235,98 @@ TEST_CASE("who takes nothing for too long is cut off, and nobody else") {
   halted.tell(3);
   for (size_t rank : {0, 1, 2})
     CHECK(children[rank].text() == "fine");
+}
+
+namespace {
+
+/// Checks what it hears: messages of each rank are numbered, nothing follows its end, which comes
+/// once.
+class Checker final : public HostLink::Listener {
+public:
+  explicit Checker(int64_t ranks) : next(size_t(ranks)), ended(size_t(ranks)) {}
+  void onMessage(int64_t from, uint32_t kind, llvm::StringRef bytes) override {
+    const std::lock_guard lock(mutex);
+    const bool isNext = kind == next[size_t(from)]++ && bytes == payload(from, kind);
+    if (!isNext || ended[size_t(from)])
+      fail(fmt::format("message {} of rank {} ({} bytes) after {} others", kind, from, bytes.size(),
+                       next[size_t(from)] - 1));
+  }
+  void onGone(int64_t rank, const std::string &) override { end(rank); }
+  void onLeft(int64_t rank) override { end(rank); }
+  static std::string payload(int64_t from, uint32_t number) {
+    return std::string(number % 7 == 6 ? 300000 : number % 50, char('a' + from));
+  }
+  /// Until so many have ended. "fine", or what was wrong.
+  std::string wait(int count) {
+    std::unique_lock lock(mutex);
+    if (!changed.wait_for(lock, 10s, [&] { return numEnded >= count || !problem.empty(); }))
+      return fmt::format("{} of {} have ended", numEnded, count);
+    return problem.empty() ? "fine" : problem;
+  }
+
+private:
+  void end(int64_t rank) {
+    const std::lock_guard lock(mutex);
+    if (ended[size_t(rank)])
+      fail(fmt::format("rank {} ended twice", rank));
+    ended[size_t(rank)] = true;
+    ++numEnded;
+    changed.notify_all();
+  }
+  void fail(std::string what) {
+    problem = std::move(what);
+    changed.notify_all();
+  }
+  std::mutex mutex;
+  std::condition_variable changed;
+  std::vector<uint32_t> next;
+  std::vector<bool> ended;
+  int numEnded = 0;
+  std::string problem;
+};
+
+/// Talks to all until `end`, with one thread.
+void talk(HostLink &link, std::mt19937 &random, Clock::time_point end) {
+  for (uint32_t number = 0; Clock::now() < end; ++number) {
+    link.send(othersOf(link), number, Checker::payload(link.rank(), number));
+    std::this_thread::sleep_for(std::chrono::microseconds(random() % 2000));
+  }
+}
+
+} // namespace
+
+TEST_CASE("random ends: messages stay in order, and each end is heard once") {
+  const uint32_t seed = std::random_device()();
+  CAPTURE(seed);
+  for (uint32_t round = 0; round < 20; ++round) {
+    CAPTURE(round);
+    std::mt19937 random(seed + round);
+    FreeAddress address;
+    const int64_t ranks = 2 + random() % 7;
+    const bool killsRank0 = random() % 3 == 0;
+    std::vector<Child> children;
+    std::vector<bool> isKilled;
+    for (int64_t rank = 0; rank < ranks; ++rank) {
+      const bool killed = rank == 0 ? killsRank0 : random() % 2;
+      const Milliseconds time(rank == 0 && !killed ? 0 : 20 + random() % 100);
+      isKilled.push_back(killed);
+      children.emplace_back([&, rank, killed, time, own = random()]() -> std::string {
+        std::mt19937 draw(own);
+        Checker checker(ranks);
+        auto link = HostLink::meet(hostOptions(rank, ranks, address.text));
+        if (!link)
+          return llvm::toString(link.takeError());
+        llvm::cantFail((*link)->start(checker));
+        talk(**link, draw, Clock::now() + time);
+        if (killed)
+          kill(getpid(), SIGKILL);
+        // Who passes messages on stays; without it all end.
+        return checker.wait(rank == 0 || killsRank0 ? int(ranks - 1) : 0);
+      });
+    }
+    for (size_t rank = 0; rank < children.size(); ++rank)
+      CHECK(children[rank].text() == (isKilled[rank] ? "" : "fine"));
+  }
 }
 
 // The two that take long, at once.

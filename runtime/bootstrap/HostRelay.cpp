@@ -262,7 +262,7 @@ void HostRelay::hearBeat(const Frame &frame) {
     heard(who, last[size_t(who)]);
 }
 
-void HostRelay::tellOthers(FrameType type, int64_t about, Body body) {
+void HostRelay::tellOthers(FrameType type, int64_t about, const Body &body) {
   for (int64_t peer = 1; peer < ranks; ++peer)
     if (HostStream *stream = peer == about ? nullptr : streamOf(peer))
       stream->queue(Frame::make(type, about, body));

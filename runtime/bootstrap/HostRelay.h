@@ -46,7 +46,7 @@ private:
   HostStream *streamOf(int64_t peer) const;
   void takePosted();
   void distribute(const Frame &frame, int64_t from);
-  void tellOthers(FrameType type, int64_t about, Body body);
+  void tellOthers(FrameType type, int64_t about, const Body &body);
   void look(Clock::time_point until);
   void read(int64_t peer);
   void handle(int64_t peer, const Frame &frame);

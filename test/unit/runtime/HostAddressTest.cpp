@@ -179,7 +179,7 @@ TEST_CASE("the secret: of the variable or of a file of one's own") {
 TEST_CASE("the identity of a host") {
   CHECK(hostIdentity("mine") == "mine");
   const std::string here = hostIdentity("");
-  CHECK(here.find("\n") == std::string::npos);
+  CHECK(here.find('\n') == std::string::npos);
   for (const char *part : {" pid:[", " ipc:[", " mnt:[", " user:["})
     CHECK(contains(here, part));
   std::string boot;

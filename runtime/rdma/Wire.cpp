@@ -29,6 +29,7 @@ WireImpl::WireImpl(std::vector<std::unique_ptr<Nic>> given, const WireOptions &o
 
 llvm::Error WireImpl::start() {
   std::vector<int> descriptors;
+  descriptors.reserve(devices.size());
   for (const Nic *nic : devices)
     descriptors.push_back(nic->descriptor());
   llvm::Expected<std::unique_ptr<WireProxy>> started =

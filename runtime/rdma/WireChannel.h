@@ -17,8 +17,8 @@ class Connection;
 struct Request {
   ibv_send_wr work{};
   ibv_sge part{};
-  uint64_t value = 0;       ///< what is written if it is no part of a slot
-  bool writesValue = false; ///< inline
+  uint64_t value = 0;       ///< what is written if `writesValue`
+  bool writesValue = false; ///< inline, instead of what `part` names
 };
 
 struct WireEnd {
@@ -63,9 +63,12 @@ struct OutEnd : WireEnd {
 };
 
 struct InEnd : WireEnd {
-  InEnd(const ChannelKey &key, int64_t slotBytes, char *slots)
-      : WireEnd(key, false, slotBytes, slots), isCut(size_t(key.slots)) {}
+  InEnd(const ChannelKey &key, int64_t slotBytes, char *slots, uint64_t *word)
+      : WireEnd(key, false, slotBytes, slots), word(word), isCut(size_t(key.slots)) {}
 
+  /// Where `told` is written from if the NIC takes nothing inline; null without slots. It may be
+  /// newer than what was posted.
+  uint64_t *const word;
   uint64_t told = 0;           ///< to the peer: how many slots have been freed
   uint64_t came = 0;           ///< messages whose first stripe has come
   uint64_t filled = 0;         ///< messages that have come

@@ -157,6 +157,7 @@ void Connection::tellFreed(InEnd &end) {
     return;
   Request request = end.credit;
   request.value = freed;
+  __atomic_store_n(end.word, freed, __ATOMIC_RELEASE);
   stripes[0].push(request, end.index);
   end.told = freed;
 }

@@ -64,7 +64,7 @@ public:
 
   /// The number of stripes is decided: limits and templates follow.
   void finishSetup(uint64_t home, llvm::ArrayRef<uint32_t> homeKeys);
-  /// Of a work request that only brings an immediate, or a value to where `address` is.
+  /// Of a work request that brings an immediate alone.
   Request plainRequest(size_t stripe) const;
 
   /// A launch: which of the ends it uses.

@@ -66,14 +66,14 @@ llvm::Expected<std::unique_ptr<Connection>> WireImpl::makeConnection(int64_t pee
   return connection;
 }
 
-/// Words for what is freed first, a line each, then slots; those of a page or more on pages.
+/// Words that tell what is freed first, a line each, then slots; those of a page or more on pages.
 llvm::Expected<WireImpl::Layout> WireImpl::layOut(llvm::ArrayRef<ChannelKey> channels,
                                                   bool needsHome) const {
   Layout layout;
   size_t words = needsHome ? cacheLine : 0;
   for (const ChannelKey &key : channels) {
     layout.words.push_back(words);
-    if (key.source == options.rank && key.slots > 0)
+    if (key.slots > 0)
       words += cacheLine;
   }
   layout.bytes = words;
@@ -95,20 +95,22 @@ void WireImpl::addEnd(Connection &connection, const ChannelKey &key, const Layou
                       size_t at, const WireSlab *slab, OfferedChannel &offered) {
   offered.key = key;
   char *slots = key.slots > 0 ? slab->data() + layout.slots[at] : nullptr;
+  uint64_t *word =
+      key.slots > 0 ? reinterpret_cast<uint64_t *>(slab->data() + layout.words[at]) : nullptr;
   WireEnd *end = nullptr;
   if (key.source == options.rank) {
-    uint64_t *freed =
-        key.slots > 0 ? reinterpret_cast<uint64_t *>(slab->data() + layout.words[at]) : nullptr;
-    auto made = std::make_unique<OutEnd>(key, options.slotBytes, slots, freed);
+    auto made = std::make_unique<OutEnd>(key, options.slotBytes, slots, word);
     made->templates.resize(connection.stripes.size());
     if (key.slots > 0)
       for (size_t stripe = 0; stripe < connection.stripes.size(); ++stripe)
         made->templates[stripe].part.lkey = slab->region(connection.stripes[stripe].nic).localKey;
-    offered.address = reinterpret_cast<uintptr_t>(freed);
+    offered.address = reinterpret_cast<uintptr_t>(word);
     end = (outs[key] = std::move(made)).get();
   } else {
-    auto made = std::make_unique<InEnd>(key, options.slotBytes, slots);
+    auto made = std::make_unique<InEnd>(key, options.slotBytes, slots, word);
     made->parts.resize(connection.stripes.size());
+    if (key.slots > 0)
+      made->credit.part.lkey = slab->region(connection.stripes[0].nic).localKey;
     made->number = offered.number = uint32_t(incoming.size());
     incoming.push_back(made.get());
     offered.address = reinterpret_cast<uintptr_t>(slots);
@@ -244,13 +246,16 @@ void WireImpl::acceptEnd(WireEnd &end, const OfferedChannel &offered, const Offe
   if (!end.end.to) {
     auto &in = static_cast<InEnd &>(end);
     in.parts.resize(stripes);
+    const uint32_t localKey = in.credit.part.lkey;
     in.credit = connection.plainRequest(0);
     in.credit.work.wr.rdma.remote_addr = offered.address;
     in.credit.work.wr.rdma.rkey = offer.keys[0];
     in.credit.work.num_sge = 1;
-    in.credit.work.send_flags = IBV_SEND_INLINE;
-    in.credit.part.length = sizeof(uint64_t);
-    in.credit.writesValue = true;
+    in.credit.part = {reinterpret_cast<uintptr_t>(in.word), sizeof(uint64_t), localKey};
+    in.credit.writesValue =
+        connection.stripes[0].queue->limits().inlineBytes >= int(sizeof(uint64_t));
+    if (in.credit.writesValue)
+      in.credit.work.send_flags = IBV_SEND_INLINE;
     return;
   }
   auto &out = static_cast<OutEnd &>(end);

@@ -28,6 +28,7 @@ struct Record {
   std::mutex mutex;
   std::vector<std::vector<Posted>> lists;
   bool holdsSends = false;
+  int inlineBytes = 64; ///< of the device
   std::deque<ibv_wc> held;
 
   std::vector<Posted> all() {
@@ -70,7 +71,11 @@ public:
   }
   int postReceives(int number, uint64_t id) override { return queue->postReceives(number, id); }
   uint32_t number() const override { return queue->number(); }
-  QueueLimits limits() const override { return queue->limits(); }
+  QueueLimits limits() const override {
+    QueueLimits limits = queue->limits();
+    limits.inlineBytes = std::min(limits.inlineBytes, record.inlineBytes);
+    return limits;
+  }
   void breakOff() override { queue->breakOff(); }
 
 private:
@@ -121,6 +126,7 @@ struct RecordedPair {
   explicit RecordedPair(const NetOptions &options)
       : records(size_t(options.nics[0])), net(options) {
     std::vector<std::unique_ptr<Nic>> nics;
+    nics.reserve(records.size());
     for (size_t i = 0; i < records.size(); ++i)
       nics.push_back(std::make_unique<RecordedNic>(net.fabric->addNic(fmt::format("recorded{}", i)),
                                                    records[i]));
@@ -179,6 +185,10 @@ struct RecordedPair {
     net.wires[0]->end();
   }
 };
+
+std::vector<Flow> bothWays() {
+  return {{{0, 1, 0, 3}, 50, whole(24)}, {{1, 0, 0, 3}, 50, whole(24)}};
+}
 
 int64_t signaled(const std::vector<Posted> &posted) {
   return std::count_if(posted.begin(), posted.end(), [](const Posted &p) { return p.isSignaled; });
@@ -258,6 +268,21 @@ TEST_CASE("stripes: each NIC gets its part and tells it by an immediate") {
       CHECK(messagesOf(p.immediate) == 1);
     }
   }
+}
+
+TEST_CASE("a device without inline data") {
+  RecordedPair pair({});
+  for (Record &record : pair.records)
+    record.inlineBytes = 0;
+  const std::vector<Flow> flows = bothWays();
+  CHECK(pair.net.runAll(flows, 3) == "");
+  const std::vector<Posted> posted = pair.records[0].all();
+  int64_t bytes = 0;
+  for (const Posted &p : posted) {
+    CHECK_FALSE(p.isInline);
+    bytes += p.bytes;
+  }
+  CHECK(bytes > 3 * 50 * 24);
 }
 
 TEST_CASE("a slot is not given back before the NIC here is done with it, and nothing is drained") {

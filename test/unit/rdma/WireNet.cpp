@@ -151,6 +151,7 @@ Net::Net(const NetOptions &options)
     : options(options), fabric(rdma::Fabric::create(options.fabric)) {
   for (int rank = 0; rank < options.ranks; ++rank) {
     std::vector<std::unique_ptr<rdma::Nic>> nics;
+    nics.reserve(size_t(nicsOf(rank)));
     for (int nic = 0; nic < nicsOf(rank); ++nic)
       nics.push_back(fabric->addNic(nicName(rank, nic)));
     rdma::WireOptions wireOptions;

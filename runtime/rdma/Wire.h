@@ -4,7 +4,7 @@
 // and counters in memory of this process. A proxy does the rest. What the program has put into a
 // slot of a `to` end (*depart) goes to the peer's slot as RDMA writes; the immediate of the last
 // one makes the peer's proxy count its `filled` up, which is what the program there waits for.
-// What a `from` end has freed goes back as an 8-byte write of the absolute count. A slot may be
+// What a `from` end has freed goes back as 8-byte writes of the absolute count. A slot may be
 // filled again (*arrive of a `to` end) when the peer has freed it and the NIC here has read it.
 // A channel without slots carries signals alone: messages of no bytes.
 //

@@ -25,7 +25,11 @@ bool OutEnd::publish(const std::vector<uint64_t> &done, bool &progress) {
     if (!isDone)
       break;
   }
-  const uint64_t credit = __atomic_load_n(freed, __ATOMIC_ACQUIRE);
+  for (size_t word = 0; word < creditWords; ++word) {
+    const uint64_t told = __atomic_load_n(freed + word, __ATOMIC_ACQUIRE);
+    if (int64_t(told - credit) > 0)
+      credit = told;
+  }
   if (int64_t(credit - taken) > 0)
     return false;
   // By difference: what is freed and sent may be seen in either order.

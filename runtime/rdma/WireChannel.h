@@ -9,9 +9,16 @@
 #include "runtime/Memory.h"
 #include "runtime/rdma/Nic.h"
 
+#include <array>
+
 namespace ccl::rdma {
 
 class Connection;
+
+/// What a peer has freed is written by turns to so many words, of which the largest counts. Writes
+/// of one queue pair may reach memory in any order until they are done: a word is written again
+/// only when the write before is.
+constexpr size_t creditWords = 4;
 
 /// An ibv_send_wr, and what it points to.
 struct Request {
@@ -44,7 +51,8 @@ struct OutEnd : WireEnd {
       : WireEnd(key, true, slotBytes, slots), freed(freed) {}
 
   static constexpr size_t unknown = ~size_t(0);
-  uint64_t *const freed;          ///< by the peer, which writes it; null without slots
+  uint64_t *const freed;          ///< by the peer, which writes them; null without slots
+  uint64_t credit = 0;            ///< the largest of them so far
   uint64_t taken = 0;             ///< messages that have been made work requests
   uint64_t sent = 0;              ///< of which the NIC is done with so many
   uint64_t base = 0;              ///< `taken` when the launch began
@@ -63,19 +71,21 @@ struct OutEnd : WireEnd {
 };
 
 struct InEnd : WireEnd {
-  InEnd(const ChannelKey &key, int64_t slotBytes, char *slots, uint64_t *word)
-      : WireEnd(key, false, slotBytes, slots), word(word), isCut(size_t(key.slots)) {}
+  InEnd(const ChannelKey &key, int64_t slotBytes, char *slots, uint64_t *words)
+      : WireEnd(key, false, slotBytes, slots), words(words), isCut(size_t(key.slots)) {}
 
-  /// Where `told` is written from if the NIC takes nothing inline; null without slots. It may be
-  /// newer than what was posted.
-  uint64_t *const word;
+  /// Where `told` is written from if the NIC takes nothing inline; null without slots.
+  uint64_t *const words;
   uint64_t told = 0;           ///< to the peer: how many slots have been freed
   uint64_t came = 0;           ///< messages whose first stripe has come
   uint64_t filled = 0;         ///< messages that have come
   uint64_t cuts = 0;           ///< of these, messages that were cut
   std::vector<uint8_t> isCut;  ///< by slot, of messages in [filled, came)
   std::vector<uint64_t> parts; ///< by stripe: how many parts have come
-  Request credit;              ///< template
+  Request credit;              ///< template, of the first word
+  uint64_t credits = 0;        ///< how often it was told
+  /// By word: how many work requests of the first stripe are done when its write is.
+  std::array<uint64_t, creditWords> creditLasts{};
 
   /// An immediate has come. False: it cannot be of a peer that keeps to the protocol.
   bool receive(size_t stripe, uint32_t messages, bool part);

@@ -153,12 +153,18 @@ bool Connection::hasRoom() const {
 
 void Connection::tellFreed(InEnd &end) {
   const uint64_t freed = end.departed();
-  if (freed == end.told || left || !stripes[0].hasRoom())
+  const size_t word = size_t(end.credits % creditWords);
+  if (freed == end.told || left || !stripes[0].hasRoom() ||
+      int64_t(stripes[0].done() - end.creditLasts[word]) < 0)
     return;
   Request request = end.credit;
   request.value = freed;
-  __atomic_store_n(end.word, freed, __ATOMIC_RELEASE);
+  request.work.wr.rdma.remote_addr += word * sizeof(uint64_t);
+  request.part.addr += word * sizeof(uint64_t);
+  __atomic_store_n(end.words + word, freed, __ATOMIC_RELEASE);
   stripes[0].push(request, end.index);
+  end.creditLasts[word] = stripes[0].pushes();
+  ++end.credits;
   end.told = freed;
 }
 

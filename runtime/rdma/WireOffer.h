@@ -10,7 +10,7 @@ namespace ccl::rdma {
 
 struct OfferedChannel {
   ChannelKey key{};
-  uint64_t address = 0; ///< of who receives: slot 0; of who sends: the word for what is freed
+  uint64_t address = 0; ///< of who receives: slot 0; of who sends: the words for what is freed
   uint32_t number = 0;  ///< of who receives: in immediates
   uint32_t reserved = 0;
 };

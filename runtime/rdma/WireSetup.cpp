@@ -95,19 +95,19 @@ void WireImpl::addEnd(Connection &connection, const ChannelKey &key, const Layou
                       size_t at, const WireSlab *slab, OfferedChannel &offered) {
   offered.key = key;
   char *slots = key.slots > 0 ? slab->data() + layout.slots[at] : nullptr;
-  uint64_t *word =
+  uint64_t *words =
       key.slots > 0 ? reinterpret_cast<uint64_t *>(slab->data() + layout.words[at]) : nullptr;
   WireEnd *end = nullptr;
   if (key.source == options.rank) {
-    auto made = std::make_unique<OutEnd>(key, options.slotBytes, slots, word);
+    auto made = std::make_unique<OutEnd>(key, options.slotBytes, slots, words);
     made->templates.resize(connection.stripes.size());
     if (key.slots > 0)
       for (size_t stripe = 0; stripe < connection.stripes.size(); ++stripe)
         made->templates[stripe].part.lkey = slab->region(connection.stripes[stripe].nic).localKey;
-    offered.address = reinterpret_cast<uintptr_t>(word);
+    offered.address = reinterpret_cast<uintptr_t>(words);
     end = (outs[key] = std::move(made)).get();
   } else {
-    auto made = std::make_unique<InEnd>(key, options.slotBytes, slots, word);
+    auto made = std::make_unique<InEnd>(key, options.slotBytes, slots, words);
     made->parts.resize(connection.stripes.size());
     if (key.slots > 0)
       made->credit.part.lkey = slab->region(connection.stripes[0].nic).localKey;
@@ -251,7 +251,7 @@ void WireImpl::acceptEnd(WireEnd &end, const OfferedChannel &offered, const Offe
     in.credit.work.wr.rdma.remote_addr = offered.address;
     in.credit.work.wr.rdma.rkey = offer.keys[0];
     in.credit.work.num_sge = 1;
-    in.credit.part = {reinterpret_cast<uintptr_t>(in.word), sizeof(uint64_t), localKey};
+    in.credit.part = {reinterpret_cast<uintptr_t>(in.words), sizeof(uint64_t), localKey};
     in.credit.writesValue =
         connection.stripes[0].queue->limits().inlineBytes >= int(sizeof(uint64_t));
     if (in.credit.writesValue)

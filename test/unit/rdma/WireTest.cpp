@@ -173,6 +173,39 @@ TEST_CASE("whatever the order in which packets come: seeds and delays") {
   }
 }
 
+TEST_CASE("what is freed is told, whatever the order in which that comes") {
+  for (uint64_t seed = 0; seed <= 20; ++seed) {
+    CAPTURE(seed);
+    NetOptions options;
+    options.fabric.seed = seed;
+    options.fabric.delay = std::chrono::microseconds(500);
+    Net net(options);
+    const Flow flow = {{0, 1, 0, 16}, 16, whole(8)};
+    REQUIRE(net.open({flow}) == "");
+    Wire &sender = *net.wires[0], &receiver = *net.wires[1];
+    ChannelEnd *to = sender.end(flow.key, true), *from = receiver.end(flow.key, false);
+    auto waitFor = [](const ChannelEnd *end, uint64_t value) {
+      const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(10);
+      while (__atomic_load_n(end->arrive, __ATOMIC_ACQUIRE) != value &&
+             std::chrono::steady_clock::now() < deadline)
+        std::this_thread::yield();
+      return __atomic_load_n(end->arrive, __ATOMIC_ACQUIRE);
+    };
+    sender.begin(to, to,
+                 [&](size_t, uint64_t m, std::vector<Piece> &list) { list = flow.pieces(m); });
+    __atomic_store_n(to->depart, to->next = 16, __ATOMIC_RELEASE);
+    REQUIRE(waitFor(from, 16) == 16);
+    receiver.begin(from, {}, nullptr);
+    for (uint64_t freed = 1; freed <= 16; ++freed) {
+      __atomic_store_n(from->depart, from->next = freed, __ATOMIC_RELEASE);
+      receiver.progress();
+    }
+    REQUIRE(waitFor(to, 16) == 16);
+    sender.end();
+    receiver.end();
+  }
+}
+
 TEST_CASE("tiny queues: what has no room waits") {
   for (int depth : {1, 2, 4})
     for (uint64_t seed : {0, 5}) {

@@ -1,6 +1,8 @@
 //===- Wire.cpp ---------------------------------------------------------------===//
 #include "runtime/rdma/WireImpl.h"
 
+#include "runtime/Log.h"
+
 #include <arpa/inet.h>
 
 #include <array>
@@ -42,6 +44,10 @@ llvm::Error WireImpl::start() {
 
 WireImpl::~WireImpl() {
   proxy.reset();
+  if (sent.requests + sent.flags > 0)
+    log::info(log::Subsystem::Init, options.rank,
+              "has sent to other hosts: {} bytes in {} writes, {} packets, {} immediates, {} flags",
+              sent.bytes, sent.requests, sent.packets, sent.immediates, sent.flags);
   // Nothing is written any more when memory goes.
   for (const auto &[peer, connection] : connections)
     for (const Stripe &stripe : connection->stripes)

@@ -32,6 +32,15 @@ struct WireOptions {
   QueueLimits queues;
 };
 
+/// What has been handed to NICs: enough to say how many bytes leave them.
+struct Traffic {
+  int64_t bytes = 0;      ///< of messages
+  int64_t requests = 0;   ///< RDMA writes that carry these
+  int64_t packets = 0;    ///< of these writes, by the MTU of their queue pairs
+  int64_t immediates = 0; ///< of these writes, those that bring one
+  int64_t flags = 0;      ///< further writes of 8 bytes: what has been freed
+};
+
 class Wire {
 public:
   /// Of this process' rank, through `nics`: a message to a peer is cut over as many of them as
@@ -73,8 +82,10 @@ public:
   /// The first thing that went wrong: "rank 2 cannot write to rank 0 through mlx5_0: transport
   /// retry counter exceeded (the peer does not answer)...", with the peer as culprit.
   virtual std::optional<RuntimeError> failure() = 0;
+  /// So far. A wire says at its end, too (CCL_DEBUG=INFO).
+  virtual Traffic traffic() const = 0;
   /// Bytes of messages that have been posted, without flags and headers.
-  virtual int64_t sentBytes() const = 0;
+  int64_t sentBytes() const { return traffic().bytes; }
 };
 
 } // namespace ccl::rdma

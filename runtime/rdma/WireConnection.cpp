@@ -1,6 +1,8 @@
 //===- WireConnection.cpp -----------------------------------------------------===//
 #include "runtime/rdma/WireConnection.h"
 
+#include "llvm/Support/MathExtras.h"
+
 #include <arpa/inet.h>
 
 #include <algorithm>
@@ -97,7 +99,7 @@ void Connection::begin(llvm::ArrayRef<OutEnd *> newData, llvm::ArrayRef<OutEnd *
     end->base = end->taken;
 }
 
-bool Connection::serve(const Wire::Pieces &pieces, std::atomic<int64_t> &sent) {
+bool Connection::serve(const Wire::Pieces &pieces, Traffic &sent) {
   bool progress = false;
   for (size_t stripe = 0; stripe < stripes.size(); ++stripe)
     done[stripe] = left ? stripes[stripe].pushes() : stripes[stripe].done();
@@ -113,9 +115,9 @@ bool Connection::serve(const Wire::Pieces &pieces, std::atomic<int64_t> &sent) {
   if (std::none_of(stripes.begin(), stripes.end(),
                    [](const Stripe &stripe) { return stripe.hasBacklog(); })) {
     for (InEnd *end : freeing)
-      tellFreed(*end);
+      tellFreed(*end, sent);
     for (OutEnd *end : signals)
-      takeSignals(*end);
+      takeSignals(*end, sent);
     for (OutEnd *end : data)
       takeMessages(*end, pieces, sent);
   }
@@ -151,7 +153,7 @@ bool Connection::hasRoom() const {
                      [](const Stripe &stripe) { return stripe.hasRoom(); });
 }
 
-void Connection::tellFreed(InEnd &end) {
+void Connection::tellFreed(InEnd &end, Traffic &sent) {
   const uint64_t freed = end.departed();
   const size_t word = size_t(end.credits % creditWords);
   if (freed == end.told || left || !stripes[0].hasRoom() ||
@@ -166,6 +168,7 @@ void Connection::tellFreed(InEnd &end) {
   end.creditLasts[word] = stripes[0].pushes();
   ++end.credits;
   end.told = freed;
+  ++sent.flags;
 }
 
 /// A peer that has left in order waits for nothing more.
@@ -176,12 +179,12 @@ bool Connection::sendsTooLate(const OutEnd &end) {
   return left;
 }
 
-void Connection::takeSignals(OutEnd &end) {
+void Connection::takeSignals(OutEnd &end, Traffic &sent) {
   const uint64_t departed = end.departed();
   while (end.taken != departed && !sendsTooLate(end) && hasRoom()) {
     const auto number = uint32_t(std::min<uint64_t>(departed - end.taken, mostMessages));
     pieceList.clear();
-    pushChain(end, number, nullptr, home);
+    pushChain(end, number, nullptr, home, sent);
     end.taken += number;
   }
 }
@@ -200,7 +203,7 @@ bool Connection::isInSlot(const OutEnd &end, uint64_t message) {
   return true;
 }
 
-void Connection::takeMessages(OutEnd &end, const Wire::Pieces &pieces, std::atomic<int64_t> &sent) {
+void Connection::takeMessages(OutEnd &end, const Wire::Pieces &pieces, Traffic &sent) {
   const uint64_t departed = end.departed();
   while (end.taken != departed && !sendsTooLate(end) && hasRoom()) {
     const uint64_t message = end.taken - end.base;
@@ -214,18 +217,17 @@ void Connection::takeMessages(OutEnd &end, const Wire::Pieces &pieces, std::atom
     if (!isInSlot(end, message))
       return;
     const uint64_t slot = end.taken % uint64_t(end.end.numSlots) * uint64_t(end.end.slotBytes);
-    pushChain(end, 1, end.end.slots + slot, end.remote + slot);
+    pushChain(end, 1, end.end.slots + slot, end.remote + slot, sent);
     uint64_t *lasts = end.lastsOf(end.taken);
     for (size_t stripe = 0; stripe < stripes.size(); ++stripe)
       lasts[stripe] = messages[stripe];
-    for (const Piece &piece : pieceList)
-      sent.fetch_add(piece.bytes, std::memory_order_relaxed);
     ++end.taken;
   }
 }
 
 /// Patches the templates of `end` for the message of `pieceList`.
-void Connection::pushChain(OutEnd &end, uint32_t number, char *local, uint64_t remote) {
+void Connection::pushChain(OutEnd &end, uint32_t number, char *local, uint64_t remote,
+                           Traffic &sent) {
   chain.clear();
   appendMessage(pieceList, limits, false, placed, chain);
   for (const WorkRequest &work : chain) {
@@ -245,6 +247,10 @@ void Connection::pushChain(OutEnd &end, uint32_t number, char *local, uint64_t r
         (work.inlined ? IBV_SEND_INLINE : 0u) | (work.signaled ? IBV_SEND_SIGNALED : 0u);
     stripes[stripe].push(request, end.index);
     messages[stripe] = stripes[stripe].pushes();
+    sent.bytes += work.bytes;
+    ++sent.requests;
+    sent.packets += std::max<int64_t>(1, llvm::divideCeil(work.bytes, stripes[stripe].mtu));
+    sent.immediates += work.immediate;
   }
 }
 

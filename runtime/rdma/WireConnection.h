@@ -27,6 +27,7 @@ public:
 
   size_t nic; ///< index in the wire
   std::unique_ptr<QueuePair> queue;
+  int64_t mtu = 4096; ///< bytes of a message in one packet
 
   /// Copies `request`; its memory stays as it is until it is done.
   void push(const Request &request, uint32_t end);
@@ -70,9 +71,9 @@ public:
   /// A launch: which of the ends it uses.
   void begin(llvm::ArrayRef<OutEnd *> data, llvm::ArrayRef<OutEnd *> signals,
              llvm::ArrayRef<InEnd *> freeing);
-  /// Takes what the program has done and hands it to the NICs; adds bytes of messages to `sent`.
+  /// Takes what the program has done and hands it to the NICs; adds to `sent` what that is.
   /// Whether anything happened.
-  bool serve(const Wire::Pieces &pieces, std::atomic<int64_t> &sent);
+  bool serve(const Wire::Pieces &pieces, Traffic &sent);
   /// Whether everything that the program did is with the NIC, and messages are done.
   bool isDrained() const;
   /// Nothing goes to the peer any more. What has come from it is still taken.
@@ -84,10 +85,10 @@ public:
 
 private:
   bool hasRoom() const;
-  void tellFreed(InEnd &end);
-  void takeSignals(OutEnd &end);
-  void takeMessages(OutEnd &end, const Wire::Pieces &pieces, std::atomic<int64_t> &sent);
-  void pushChain(OutEnd &end, uint32_t messages, char *local, uint64_t remote);
+  void tellFreed(InEnd &end, Traffic &sent);
+  void takeSignals(OutEnd &end, Traffic &sent);
+  void takeMessages(OutEnd &end, const Wire::Pieces &pieces, Traffic &sent);
+  void pushChain(OutEnd &end, uint32_t messages, char *local, uint64_t remote, Traffic &sent);
   bool isInSlot(const OutEnd &end, uint64_t message);
   bool sendsTooLate(const OutEnd &end);
 

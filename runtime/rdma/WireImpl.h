@@ -30,7 +30,10 @@ public:
   void end() override;
   void leave(int64_t peer) override;
   std::optional<RuntimeError> failure() override { return problem.get(); }
-  int64_t sentBytes() const override { return sent.load(std::memory_order_relaxed); }
+  Traffic traffic() const override {
+    const std::lock_guard lock(mutex);
+    return sent;
+  }
 
 private:
   struct Place {
@@ -69,11 +72,11 @@ private:
   std::vector<std::unique_ptr<Nic>> nics;
   std::vector<Nic *> devices; ///< the same
   WireFailure problem;
-  std::atomic<int64_t> sent{0};
   std::atomic<uint64_t> visits{0}; ///< calls of progress()
   uint64_t seenVisits = 0;         ///< of the proxy
 
-  std::mutex mutex; ///< of all that follows
+  mutable std::mutex mutex; ///< of all that follows
+  Traffic sent;
   std::vector<std::unique_ptr<WireSlab>> slabs;
   std::map<int64_t, std::unique_ptr<Connection>> connections; ///< by peer
   std::map<ChannelKey, std::unique_ptr<OutEnd>> outs;

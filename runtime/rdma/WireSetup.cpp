@@ -223,7 +223,7 @@ llvm::Error WireImpl::connect(Connection &connection, const Offer &offer) {
     connection.stripes.pop_back();
   }
   for (size_t i = 0; i < connection.stripes.size(); ++i) {
-    const Stripe &stripe = connection.stripes[i];
+    Stripe &stripe = connection.stripes[i];
     auto failed = [&](const std::string &how) {
       return makeFailureOf(connection.peer, Failure::Machine,
                            "rank {} cannot connect to rank {} through {}: {}", options.rank,
@@ -231,6 +231,8 @@ llvm::Error WireImpl::connect(Connection &connection, const Offer &offer) {
     };
     if (llvm::Error e = stripe.queue->connect(offer.queues[i]))
       return failed(llvm::toString(std::move(e)));
+    const int mtu = std::min(stripe.queue->address().mtu, offer.queues[i].mtu);
+    stripe.mtu = int64_t(128) << mtu; // IBV_MTU_256 is 1
     if (const int error = stripe.queue->postReceives(stripe.queue->limits().receives, receiveId))
       return failed(fmt::format("cannot post receives: {}", std::strerror(error)));
   }

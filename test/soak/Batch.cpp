@@ -52,8 +52,9 @@ struct Result {
 class RankOfBatch {
 public:
   RankOfBatch(Member &member, const std::vector<Launch> &launches, const Shared<Result> &results,
-              Tally &tally)
-      : member(member), launches(launches), results(results), tally(tally) {}
+              Tally &tally, int64_t ranksHere)
+      : member(member), launches(launches), results(results), tally(tally),
+        ranksHere(ranksHere) {}
 
   llvm::Error run(size_t first) {
     int64_t bytes = 0;
@@ -77,7 +78,7 @@ private:
     result.wrong += found->wrong;
     // That all have come is all that a barrier does.
     if (launch.program->unit.algorithm.collective == model::Collective::Barrier)
-      result.wrong += result.entered < member.ranks();
+      result.wrong += result.entered < ranksHere;
     result.damaged += found->damaged;
     result.changed += found->changed;
     ++result.done;
@@ -89,42 +90,41 @@ private:
   const std::vector<Launch> &launches;
   const Shared<Result> &results;
   Tally &tally;
+  const int64_t ranksHere;
+};
+
+/// Who runs launches: all of them, from `first` on.
+struct Runner {
+  std::string_view ranksAre; ///< for `ccl run`
+  int64_t ranksHere;         ///< whose results are seen
+  std::function<std::string(const std::function<llvm::Error(std::unique_ptr<Member>)> &)> run;
 };
 
 /// Counts launches [first, end) of which all ranks know; the first one that is not so, or `end`.
 size_t takeResults(const std::vector<Launch> &launches, const Shared<Result> &results, size_t first,
-                   Kind kind, Tally &tally) {
+                   const Runner &runner, Tally &tally) {
   for (size_t i = first; i < launches.size(); ++i) {
     const Unit &unit = launches[i].program->unit;
     const Result &result = results[i];
-    if (result.done < unit.ranks)
+    if (result.done < runner.ranksHere)
       return i;
     ++tally.launches;
     ++tally.byCollective[uint32_t(unit.algorithm.collective)];
     if (Findings found{result.wrong, result.damaged, result.changed}; found.any()) {
       ++tally.wrong;
-      say(fmt::format("wrong: {}: {}", found.str(), launches[i].command(name(kind))));
+      say(fmt::format("wrong: {}: {}", found.str(), launches[i].command(runner.ranksAre)));
     }
   }
   return launches.size();
 }
 
-} // namespace
-
-void runBatch(const std::vector<Launch> &launches, Kind kind, Tally &tally) {
-  if (launches.empty())
-    return;
+void runWith(const Runner &runner, const std::vector<Launch> &launches, Tally &tally) {
   const Shared<Result> results(launches.size());
-  const Unit &unit = launches.front().program->unit;
-  const Crew crew{kind, unit.ranks, unit.slotBytes, launches.front().timeout};
   for (size_t first = 0; first < launches.size();) {
-    std::string failed = runCrew(
-        crew,
-        [&](std::unique_ptr<Member> member) {
-          return RankOfBatch(*member, launches, results, tally).run(first);
-        },
-        tally.progress);
-    const size_t end = takeResults(launches, results, first, kind, tally);
+    std::string failed = runner.run([&](std::unique_ptr<Member> member) {
+      return RankOfBatch(*member, launches, results, tally, runner.ranksHere).run(first);
+    });
+    const size_t end = takeResults(launches, results, first, runner, tally);
     if (end == launches.size() && failed.empty())
       return;
     ++tally.failures;
@@ -132,11 +132,32 @@ void runBatch(const std::vector<Launch> &launches, Kind kind, Tally &tally) {
     // There is no barrier at the end of a launch: a rank may have been in the next one.
     const bool further = at + 1 < launches.size() && results[at + 1].entered > 0;
     say(fmt::format("failed: {}: {}{}", failed.empty() ? "a rank did not finish" : failed,
-                    launches[at].command(name(kind)),
-                    further ? "; or the next: " + launches[at + 1].command(name(kind)) : ""));
+                    launches[at].command(runner.ranksAre),
+                    further ? "; or the next: " + launches[at + 1].command(runner.ranksAre) : ""));
     for (first = end; first < launches.size() && launches[first].program == launches[at].program;)
       ++first;
   }
+}
+
+} // namespace
+
+void runBatch(const std::vector<Launch> &launches, Kind kind, Tally &tally) {
+  if (launches.empty())
+    return;
+  const Unit &unit = launches.front().program->unit;
+  const Crew crew{kind, unit.ranks, unit.slotBytes, launches.front().timeout};
+  runWith({name(kind), unit.ranks,
+           [&](const auto &body) { return runCrew(crew, body, tally.progress); }},
+          launches, tally);
+}
+
+void runBatch(const std::vector<Launch> &launches, const HostsPlace &place, Tally &tally) {
+  if (launches.empty())
+    return;
+  const Milliseconds timeout = launches.front().timeout;
+  runWith({"processes", place.ranksHere(),
+           [&](const auto &body) { return runHosts(place, timeout, body, tally.progress); }},
+          launches, tally);
 }
 
 } // namespace ccl::soak

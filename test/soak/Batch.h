@@ -2,6 +2,7 @@
 #pragma once
 
 #include "test/soak/Crew.h"
+#include "test/soak/Hosts.h"
 #include "test/soak/Launches.h"
 
 namespace ccl::soak {
@@ -26,5 +27,7 @@ std::vector<Launch> matrixLaunches(const Compiled &program, int64_t number, Mill
 /// Runs launches of programs for the same ranks and slots. What is wrong is said in a line; after
 /// an error the other launches of that program are left out.
 void runBatch(const std::vector<Launch> &launches, Kind kind, Tally &tally);
+/// The same on several hosts; judges what ranks of this machine get.
+void runBatch(const std::vector<Launch> &launches, const HostsPlace &place, Tally &tally);
 
 } // namespace ccl::soak

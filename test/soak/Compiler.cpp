@@ -31,6 +31,7 @@ public:
     options.type = unit.type;
     options.lowering.via = unit.via;
     options.lowering.slots = 2;
+    options.wires = unit.wires;
     if (unit.onShim()) {
       options.arch = "shim";
       options.lowering.protocol = unit.protocol;

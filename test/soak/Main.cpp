@@ -103,6 +103,34 @@ Action addRandom(CLI::App &verb) {
   return [options] { return runRandom(*options); };
 }
 
+void addPlace(CLI::App &verb, HostsPlace &place) {
+  addNumber(verb, "--hosts", place.hosts, 1, 64, "how many (default: 2)");
+  addNumber(verb, "--per-host", place.perHost, 1, 64, "ranks of each (default: 2)");
+  addNumber(verb, "--here", place.here, 0, 63,
+            "start the ranks of this host alone (default: of all, as NICs of this machine)");
+  verb.add_option("--address", place.address, "of rank 0 (default: 10.77.0.1:14791)");
+  verb.add_option("--nic", place.nic, "device without its number (default: rxe)");
+  verb.add_option("--mtu", place.mtu, "of queue pairs, at most");
+}
+
+Action addHosts(CLI::App &verb) {
+  auto options = std::make_shared<HostsOptions>();
+  addPlace(verb, options->place);
+  verb.add_option("--collective", options->filter.collective, "only this one");
+  verb.add_option("--algorithm", options->filter.algorithm, "only this generator");
+  addParsed(verb, "--part", options->part, parsePart,
+            "1/4: only every fourth program, from the first one on");
+  verb.add_option("--counts", options->counts, "elements of a shard")->delimiter(',');
+  addNumber(verb, "--large", options->largeCount, 0, plenty,
+            "elements, once for each program (default: 100003)");
+  verb.add_flag("--in-turn", [options](int64_t) { options->allPairs = false; },
+                "types and reductions take turns, beyond the first generator of a collective");
+  verb.add_option_function<int64_t>(
+      "--timeout", [options](int64_t s) { options->timeout = std::chrono::seconds(s); },
+      "seconds until a launch is given up");
+  return [options] { return runHostsMatrix(*options); };
+}
+
 Action addLarge(CLI::App &verb) {
   auto options = std::make_shared<LargeOptions>();
   addCommon(verb, options->kinds, options->timeout);
@@ -147,6 +175,7 @@ int main(int argc, char **argv) {
   add("matrix", "every collective, generator, type, reduction, count, number and kind of ranks",
       addMatrix);
   add("random", "random collectives on communicators that come and go", addRandom);
+  add("hosts", "every collective, generator, type and reduction over NICs between hosts", addHosts);
   add("faults", "ranks are killed, stopped and cut off, at random and at every fault point",
       addFaults);
   add("large", "10556587 elements, and a buffer of 5 GiB", addLarge);

@@ -6,6 +6,7 @@
 #pragma once
 
 #include "test/soak/Crew.h"
+#include "test/soak/Hosts.h"
 #include "test/soak/Units.h"
 
 namespace ccl::soak {
@@ -38,6 +39,18 @@ struct RandomOptions {
 };
 /// Random programs, sizes, forms, memory, sleeps; communicators that come and go.
 int runRandom(const RandomOptions &options);
+
+struct HostsOptions {
+  HostsPlace place;
+  UnitFilter filter;
+  Part part; ///< of the programs
+  std::vector<int64_t> counts{0, 1, 3, 17, 1023, 4097};
+  int64_t largeCount = 100003; ///< once in each program, in turn in place and not; 0: not at all
+  bool allPairs = true;        ///< every generator with all types and reductions, not in turn
+  Milliseconds timeout{30000};
+};
+/// Collectives x generators x types x reductions x counts x forms on several hosts.
+int runHostsMatrix(const HostsOptions &options);
 
 struct LargeOptions {
   int64_t elements = 10556587;

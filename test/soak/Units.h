@@ -31,6 +31,7 @@ struct Unit {
   bool reversed = false;  ///< permute: rank p sends to ranks - 1 - p
   std::string protocol{}; ///< "": ranks of the host; else of channels, on the stand-in for GPUs
   int64_t devices = 1;    ///< of the stand-in
+  bool wires = false;     ///< ranks may be on several hosts
 
   bool onShim() const { return !protocol.empty(); }
 

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <cstring>
 
 namespace ccl::soak {
@@ -47,8 +48,14 @@ private:
   void judgeSurvivor(int64_t rank);
   void judgeVictim();
   void release();
+  void setLink(const char *how);
+  void bringLinkUp();
+  bool isNearTo(int64_t a, int64_t b) const {
+    return !fault.place || fault.place->hostOf(a) == fault.place->hostOf(b);
+  }
   /// Survivors that had a communicator to rebuild.
-  int64_t countJoined() const;
+  int64_t countJoined(int64_t rank) const;
+  void judgeAfterLink(int64_t rank);
   /// Whether ranks may be through before they notice anything.
   bool mayEndWell() const {
     return fault.point && (fault.point == Point::Destroy || fault.action == Action::Close);
@@ -82,7 +89,8 @@ bool Job::forkRanks() {
     return problem(llvm::toString(star.takeError())), false;
   for (int64_t r = 0; r < fault.ranks; ++r) {
     const pid_t pid = cli::forkChild([&] {
-      runFaultRank(fault, r, star->keep(r), pool, reports[size_t(r)]);
+      runFaultRank(fault, r, fault.place ? std::vector<int>() : star->keep(r), pool,
+                   reports[size_t(r)]);
       return 0;
     });
     if (pid < 0)
@@ -171,12 +179,36 @@ void Job::strike() {
     return;
   usleep(useconds_t(fault.after.count()));
   struck = nowNanoseconds();
+  if (fault.link >= 0)
+    return setLink("down");
   kill(processes[size_t(fault.victim)].pid, fault.action == Action::Kill ? SIGKILL : SIGSTOP);
+}
+
+void Job::setLink(const char *how) {
+  const std::string command = fmt::format("{} {} {}", fault.linkCommand, how, fault.link);
+  if (const int status = std::system(command.c_str()); status != 0)
+    problem(fmt::format("'{}' ended with {}", command, status));
+}
+
+/// When all know it, the link is up again and they may go on.
+void Job::bringLinkUp() {
+  auto known = [&] {
+    for (int64_t r = 0; r < fault.ranks; ++r)
+      if (reports[size_t(r)].phase.load() < Phase::Failed && !hasLeft(r))
+        return false;
+    return true;
+  };
+  waitUntil(known, "noticing the link");
+  setLink("up");
+  for (int64_t r = 0; r < fault.ranks; ++r)
+    reports[size_t(r)].mayRebuild.store(true);
 }
 
 /// Lets a stopped victim go on, or ends it.
 void Job::release() {
   released = true;
+  if (fault.victim < 0)
+    return;
   const Process &victim = processes[size_t(fault.victim)];
   if (!victim.ended && fault.action == Action::Stop)
     kill(victim.pid, fault.killStopped && victim.stopped ? SIGKILL : SIGCONT);
@@ -196,13 +228,15 @@ void Job::judgeSurvivor(int64_t rank) {
       problem(fmt::format("rank {} ended without an error", rank));
     return;
   }
+  if (fault.link >= 0)
+    return judgeAfterLink(rank);
   const Failure expected = fault.action == Action::Stop ? Failure::Timeout : Failure::Machine;
   if (report.category != int32_t(expected) || report.culprit != fault.victim)
     return problem(fmt::format("rank {} has category {} and culprit {}, expected {} and {}: {}",
                                rank, report.category, report.culprit, int(expected), fault.victim,
                                report.text));
-  // While ranks meet, each may know it from another.
-  if (!report.failedToJoin && !first->failedToJoin && strcmp(report.text, first->text) != 0)
+  // While ranks meet, each may know it from another; hosts may notice it at once.
+  if (!fault.place && !report.failedToJoin && !first->failedToJoin && strcmp(report.text, first->text) != 0)
     return problem(
         fmt::format("two survivors, two errors: '{}' and '{}'", report.text, first->text));
   // What happened in the victim itself is seen a moment later; closing is not seen at all.
@@ -211,7 +245,10 @@ void Job::judgeSurvivor(int64_t rank) {
       std::chrono::nanoseconds(report.failedAt.load() - since));
   verdict.slowest = std::max(verdict.slowest, took);
   const Milliseconds allowed =
-      fault.action == Action::Stop ? stoppedTimeout + Milliseconds(1000) : deathKnown;
+      fault.action == Action::Kill   ? deathKnown
+      : fault.place                  ? hostsTimeout + deathKnown
+      : fault.action == Action::Stop ? stoppedTimeout + Milliseconds(1000)
+                                     : deathKnown;
   if (took > allowed)
     problem(fmt::format("rank {} had its error after {} ms, {} are allowed: {}", rank, took.count(),
                         allowed.count(), report.text));
@@ -221,20 +258,43 @@ void Job::judgeSurvivor(int64_t rank) {
     return problem(fmt::format("rank {} was refused by rebuild: {}", rank, report.refused));
   ++verdict.survivorsRebuilt;
   if (mayEndWell() ? report.newRanks.load() >= fault.ranks
-                   : report.newRanks.load() != countJoined())
+                   : report.newRanks.load() != countJoined(rank))
     problem(fmt::format("rank {} goes on with {} ranks, not {}", rank, report.newRanks.load(),
-                        countJoined()));
+                        countJoined(rank)));
 }
 
-int64_t Job::countJoined() const {
+/// Without rank 0 those of a host reach nobody else.
+int64_t Job::countJoined(int64_t rank) const {
   int64_t count = 0;
   for (int64_t r = 0; r < fault.ranks; ++r)
-    count += isSurvivor(r) && !reports[size_t(r)].failedToJoin;
+    count += isSurvivor(r) && !reports[size_t(r)].failedToJoin &&
+             (fault.victim != 0 || isNearTo(r, rank));
   return count;
 }
 
-/// One that lives has the error of all, and nobody goes on with it.
+/// No rank is to blame, and all go on.
+void Job::judgeAfterLink(int64_t rank) {
+  const RankReport &report = reports[size_t(rank)];
+  if (report.category != int32_t(Failure::Machine) ||
+      !llvm::StringRef(report.text).contains(fault.place->nic))
+    return problem(fmt::format("rank {} does not name a NIC, category {}: {}", rank,
+                               report.category, report.text));
+  const auto took = std::chrono::duration_cast<Milliseconds>(
+      std::chrono::nanoseconds(report.failedAt.load() - struck));
+  verdict.slowest = std::max(verdict.slowest, took);
+  if (took > hostsTimeout)
+    return problem(fmt::format("rank {} had its error after {} ms, {} are allowed: {}", rank,
+                               took.count(), hostsTimeout.count(), report.text));
+  if (report.newRanks.load() != fault.ranks)
+    return problem(fmt::format("rank {} goes on with {} ranks, not {}: {}", rank,
+                               report.newRanks.load(), fault.ranks, report.refused));
+  ++verdict.survivorsRebuilt;
+}
+
+/// Who was stopped and goes on. One that lives has the error of all, and nobody goes on with it.
 void Job::judgeVictim() {
+  if (fault.victim < 0)
+    return;
   const Process &victim = processes[size_t(fault.victim)];
   const RankReport &report = reports[size_t(fault.victim)];
   if (WIFSIGNALED(victim.status))
@@ -247,12 +307,12 @@ void Job::judgeVictim() {
     return;
   }
   for (int64_t r = 0; r < fault.ranks; ++r)
-    if (isSurvivor(r) && reports[size_t(r)].failedAt.load() && !reports[size_t(r)].failedToJoin &&
+    if (!fault.place && isSurvivor(r) && reports[size_t(r)].failedAt.load() && !reports[size_t(r)].failedToJoin &&
         !report.failedToJoin && strcmp(reports[size_t(r)].text, report.text) != 0)
       return problem(fmt::format("the victim has another error than rank {}: '{}' and '{}'", r,
                                  report.text, reports[size_t(r)].text));
   // Alone it may, if nobody else ever was in that communicator.
-  if (report.newRanks.load() > 1 || (report.newRanks.load() && countJoined() > 0))
+  if (report.newRanks.load() > 1 || (report.newRanks.load() && countJoined(fault.victim) > 0))
     problem(
         fmt::format("the victim goes on in a communicator of {} ranks", report.newRanks.load()));
 }
@@ -279,6 +339,8 @@ Verdict Job::run() {
   if (!forkRanks())
     return verdict;
   strike();
+  if (fault.link >= 0)
+    bringLinkUp();
   auto survivorsLeft = [&] {
     for (int64_t r = 0; r < fault.ranks; ++r)
       if (isSurvivor(r) && !hasLeft(r))
@@ -321,6 +383,9 @@ int64_t nowNanoseconds() {
 }
 
 std::string FaultCase::str() const {
+  if (link >= 0)
+    return fmt::format("link of host {} down {} us after all had joined (seed {})", link,
+                       after.count(), seed);
   static constexpr std::string_view verbs[] = {"kill", "stop", "close"};
   std::string where;
   if (point)

@@ -9,6 +9,7 @@
 #include "runtime/Faults.h"
 #include "test/soak/Crew.h"
 #include "test/soak/Footprint.h"
+#include "test/soak/Hosts.h"
 #include "test/soak/Pool.h"
 
 namespace ccl::soak {
@@ -25,12 +26,17 @@ struct FaultCase {
   uint64_t seed = 1;        ///< of what the ranks launch
   int64_t launches = 16;    ///< each rank's, if nothing goes wrong; random cases go on for ever
   bool killStopped = false; ///< what was stopped is killed afterwards, not continued
+  std::optional<HostsPlace> place{}; ///< ranks are of several hosts
+  int64_t link = -1; ///< no rank fails, the link of this host's NIC goes down; `victim` is -1
+  std::string linkCommand{}; ///< "COMMAND down 1", "COMMAND up 1" does it
 
   std::string str() const;
 };
 
 /// How long a call takes at most when a rank was stopped; when it is dead, that is noticed.
 constexpr Milliseconds stoppedTimeout{1000}, deadTimeout{20000};
+/// The same over NICs, whatever happens.
+constexpr Milliseconds hostsTimeout{5000};
 
 enum class Phase : int32_t { Joining, Launching, Failed, Rebuilding, Checking, Left };
 std::string_view name(Phase phase);
@@ -47,6 +53,7 @@ struct RankReport {
   int64_t culprit;
   char text[2560];
   // After it.
+  std::atomic<bool> mayRebuild; ///< the link is up again, if that was it
   std::atomic<int64_t> rebuildsAt;
   std::atomic<int64_t> newRanks; ///< of the rebuilt communicator, 0 if there is none
   std::atomic<int64_t> rightLaunches;

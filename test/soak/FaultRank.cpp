@@ -1,7 +1,10 @@
 //===- FaultRank.cpp - What a rank does until something happens, and then -----------------===//
+#include "runtime/rdma/Nic.h"
 #include "test/soak/Dice.h"
 #include "test/soak/FaultCase.h"
 #include "test/soak/Launches.h"
+
+#include <unistd.h>
 
 #include <cstring>
 
@@ -22,7 +25,9 @@ class FaultRank {
 public:
   FaultRank(const FaultCase &fault, int64_t rank, const Pool &pool, RankReport &report)
       : fault(fault), rank(rank), pool(pool), report(report), buffers(mostRowBytes + rowMargin),
-        timeout(fault.action == faults::Action::Stop ? stoppedTimeout : deadTimeout) {}
+        timeout(fault.place                          ? hostsTimeout
+                : fault.action == faults::Action::Stop ? stoppedTimeout
+                                                       : deadTimeout) {}
   void run(std::vector<int> sockets);
 
 private:
@@ -110,6 +115,8 @@ void FaultRank::expectFirstError(Member &member) {
 }
 
 void FaultRank::rebuild(std::unique_ptr<Member> old) {
+  while (fault.link >= 0 && !report.mayRebuild.load())
+    usleep(1000);
   enter(Phase::Rebuilding);
   report.rebuildsAt.store(nowNanoseconds());
   llvm::Expected<std::unique_ptr<Member>> made =
@@ -136,13 +143,19 @@ void FaultRank::rebuild(std::unique_ptr<Member> old) {
 }
 
 void FaultRank::run(std::vector<int> sockets) {
+  JoinOptions joining;
+  if (fault.place) {
+    joining = fault.place->joining(rank, timeout);
+    // What libibverbs keeps is there from now on.
+    if (auto nics = joining.nics(); !nics)
+      return failed(nics.takeError(), true);
+  }
   Footprint before = Footprint::now();
   before.descriptors -= int64_t(sockets.size()); // join closes them
   if (fault.point && rank == fault.victim)
     faults::arm(faults::Fault{*fault.point, rank, fault.action, {}, fault.nth});
   else
     faults::arm(std::nullopt);
-  JoinOptions joining;
   joining.rank = rank;
   joining.ranks = fault.ranks;
   joining.sockets = std::move(sockets);

@@ -11,6 +11,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <filesystem>
+
 namespace ccl::soak {
 namespace {
 
@@ -31,6 +33,7 @@ public:
 
 private:
   void planRandom(Action action, int64_t count, uint64_t seed);
+  void planLinks();
   void planMatrix();
   llvm::Error compilePrograms();
   void runCase(size_t number);
@@ -58,6 +61,22 @@ void FaultSoak::planRandom(Action action, int64_t count, uint64_t seed) {
     // Most within the first few launches, where caches are cold and memory is new.
     fault.after = std::chrono::microseconds(dice.below(dice.chance(50) ? 2000 : 40000));
     fault.killStopped = dice.chance(25);
+    fault.seed = dice.next();
+    fault.place = options.place;
+    cases.push_back(fault);
+  }
+}
+
+void FaultSoak::planLinks() {
+  for (int64_t i = 0; i < options.links; ++i) {
+    Dice dice(options.seed * 3 + 2, uint64_t(i));
+    FaultCase fault;
+    fault.ranks = options.place->ranks();
+    fault.victim = -1;
+    fault.place = options.place;
+    fault.link = dice.below(options.place->hosts);
+    fault.linkCommand = options.linkCommand;
+    fault.after = std::chrono::microseconds(dice.below(dice.chance(50) ? 2000 : 40000));
     fault.seed = dice.next();
     cases.push_back(fault);
   }
@@ -107,7 +126,8 @@ llvm::Error FaultSoak::compilePrograms() {
   for (const FaultCase &fault : cases)
     most = std::max(most, fault.ranks);
   llvm::Expected<Pool> made =
-      Pool::make(most, options.seed, [&](int64_t) { return options.programs; });
+      Pool::make(most, options.seed, [&](int64_t) { return options.programs; },
+                                         options.place.has_value());
   if (!made)
     return made.takeError();
   pool = std::move(*made);
@@ -153,6 +173,16 @@ void FaultSoak::work() {
       runCase(number);
 }
 
+/// Folders where ranks of a host meet; they are gone with the job.
+std::string meetingPlaces() {
+  std::string found;
+  std::error_code error;
+  for (const auto &entry : std::filesystem::directory_iterator("/tmp", error))
+    if (entry.path().filename().string().starts_with("ccl-"))
+      found += entry.path().string() + " ";
+  return found;
+}
+
 void FaultSoak::summarize(double seconds) const {
   say(fmt::format(
       "{} faults in {:.0f} s: {} wrong ({} hangs); {} points were not reached, {} faults "
@@ -160,7 +190,8 @@ void FaultSoak::summarize(double seconds) const {
       "rank died or went deaf, {} ms if it stopped (time-out {} ms)",
       tally->cases.load(), seconds, tally->wrong.load(), tally->hangs.load(),
       tally->notReached.load(), tally->unnoticed.load(), tally->rebuilt.load(),
-      tally->slowestDeath.load(), tally->slowestStop.load(), stoppedTimeout.count()));
+      tally->slowestDeath.load(), tally->slowestStop.load(),
+      (options.place ? hostsTimeout : stoppedTimeout).count()));
 }
 
 int FaultSoak::run() {
@@ -170,6 +201,7 @@ int FaultSoak::run() {
   }
   planRandom(Action::Kill, options.kills, options.seed * 3);
   planRandom(Action::Stop, options.stops, options.seed * 3 + 1);
+  planLinks();
   if (options.sample != 0)
     planMatrix();
   if (llvm::Error error = compilePrograms()) {
@@ -205,6 +237,11 @@ int FaultSoak::run() {
     ++tally->wrong;
     say(fmt::format("wrong: left in /dev/shm: {}", fmt::join(left, ", ")));
   }
+  if (options.place)
+    if (const std::string left = meetingPlaces(); !left.empty()) {
+      ++tally->wrong;
+      say("wrong: left behind: " + left);
+    }
   summarize(seconds);
   return tally->wrong ? 1 : 0;
 }

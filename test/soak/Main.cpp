@@ -157,7 +157,24 @@ Action addFaults(CLI::App &verb) {
   verb.add_option("--case", options->only, "only the one with this number");
   addNumber(verb, "--jobs", options->jobs, 1, 64, "cases at a time (default: 1)");
   verb.add_flag("-v,--verbose", options->verbose, "say what each case was");
-  return [options] { return runFaults(*options); };
+  auto place = std::make_shared<HostsPlace>();
+  place->hosts = 1;
+  addPlace(verb, *place);
+  addNumber(verb, "--links", options->links, 0, plenty,
+            "links of hosts that go down at random moments (default: 0)");
+  verb.add_option("--link-command", options->linkCommand,
+                  "'COMMAND down 1' takes the link of host 1 down, 'COMMAND up 1' brings it up");
+  return [options, place] {
+    if (place->hosts > 1) {
+      options->place = *place;
+      options->ranks = {place->ranks()};
+      options->sample = 0;
+    } else if (options->links > 0) {
+      fmt::print(stderr, "--links: only with --hosts\n");
+      return 2;
+    }
+    return runFaults(*options);
+  };
 }
 
 } // namespace

@@ -20,7 +20,8 @@ static Unit rollUnit(Algorithm algorithm, int64_t ranks, Dice &dice) {
 }
 
 llvm::Expected<Pool> Pool::make(int64_t ranks, uint64_t seed,
-                                llvm::function_ref<int64_t(int64_t)> numPrograms) {
+                                llvm::function_ref<int64_t(int64_t)> numPrograms,
+                                bool onHosts) {
   Pool pool;
   Dice dice(seed);
   for (int64_t n = ranks; n >= 1; --n) {
@@ -29,7 +30,11 @@ llvm::Expected<Pool> Pool::make(int64_t ranks, uint64_t seed,
     dice.shuffle(algorithms);
     std::vector<Compiled> &programs = pool.programs[n];
     for (size_t i = 0; int64_t(programs.size()) < numPrograms(n); ++i) {
-      const Unit unit = rollUnit(algorithms[i % algorithms.size()], n, dice);
+      Unit unit = rollUnit(algorithms[i % algorithms.size()], n, dice);
+      if (onHosts) {
+        unit.via = "staged";
+        unit.wires = true;
+      }
       if (!unit.exists())
         continue;
       llvm::Expected<Compiled> compiled = compileUnit(unit);

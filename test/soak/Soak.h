@@ -71,6 +71,10 @@ struct FaultOptions {
   int64_t jobs = 1;
   int64_t only = -1; ///< the number of a case, to see it again
   bool verbose = false;
+  /// On several hosts: nothing but random moments, and links that go down.
+  std::optional<HostsPlace> place;
+  int64_t links = 0;
+  std::string linkCommand; ///< "COMMAND down 1" takes the link of host 1 down, "up 1" brings it up
 };
 /// Ranks are killed, stopped, cut off, at random moments and at every fault point.
 int runFaults(const FaultOptions &options);

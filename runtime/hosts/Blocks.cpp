@@ -274,6 +274,9 @@ void Blocks::catchUp(Known &here, FarHost &host) {
 
 void Blocks::applyEntered(Known &here, uint64_t operation, llvm::StringRef bytes) {
   ControlBlock &control = *here.control;
+  // Ranks of this host have read what was said of the last operation but one: each before it
+  // arrived at the last one, without which nobody is at this one.
+  control.nearArrivals.fetch_add(0, std::memory_order_acq_rel);
   uint64_t arrived = 0;
   while (!bytes.empty()) {
     std::optional<Entered> one = take<Entered>(bytes);

@@ -252,8 +252,7 @@ void CudaEmitter::writeHead() {
                       needs.load ? needs.load->bytes : 0);
   if (options.tma)
     os << "#define CCL_TMA\n";
-  os << fmt::format("#define CCL_NAMED {}\n",
-                    tables ? 0 : std::min(needs.mostChannels, cuda::mostNamed));
+  os << fmt::format("#define CCL_NAMED {}\n", tables ? 0 : needs.mostChannels);
   os << fmt::format("#ifndef CCL_THREADS\n#define CCL_THREADS {}\n#endif\n", plan.cuda.threads);
   os << "#include \"ccl.cuh\"\nusing namespace ccl::cuda;\n\n";
   if (tables || bufferNames.empty())
@@ -294,9 +293,9 @@ void CudaEmitter::writeKernel() {
       "#pragma unroll 1\n  do\n",
       plan.cuda.kernel);
   if (functions.size() == 1) {
-    os << "    if (state.launch->program >= 0)\n      " << functions.front() << "(b);\n";
+    os << "    if (launched().program >= 0)\n      " << functions.front() << "(b);\n";
   } else {
-    os << "    switch (state.launch->program) {\n";
+    os << "    switch (launched().program) {\n";
     for (auto [index, function] : llvm::enumerate(functions))
       os << fmt::format("    case {}: {}(b); break;\n", index, function);
     os << "    }\n";

@@ -1,11 +1,8 @@
 //===- Kernel.cpp -----------------------------------------------------------===//
 #include "codegen/cuda/Kernel.h"
 
-#include "codegen/cuda/IndexText.h"
 #include "codegen/cuda/LoopFacts.h"
-#include "codegen/host/Affine.h"
-#include "codegen/host/Channels.h"
-#include "dialect/Indexing.h"
+#include "codegen/cuda/ProgramWriter.h"
 
 #include "llvm/ADT/TypeSwitch.h"
 
@@ -37,70 +34,14 @@ SmallVector<Wire> wiresOf(ArrayRef<PlaceRef> places) {
   return wires;
 }
 
-namespace {
-
-class ProgramWriter {
-public:
-  ProgramWriter(ProgramOp program, const KernelPlan &kernel, ArrayRef<std::string> bufferNames,
-                const Multicasts &multicasts, const AtOnce &atOnce, bool withProxies,
-                llvm::raw_ostream &os)
-      : program(program), kernel(kernel), bufferNames(bufferNames), multicasts(multicasts),
-        atOnce(atOnce), withProxies(withProxies), buffers(numberBuffers(program)), os(os) {}
-
-  LogicalResult write(StringRef name);
-
-private:
-  // Structure
-  LogicalResult writeAgents();
-  bool isAgent(Operation *op) const {
-    return isa<BlockOp>(op) || (withProxies && isa<ProxyOp>(op));
-  }
-  bool isUsed(ChannelOp channel) const;
-  LogicalResult writeBlock(Block &block);
-  LogicalResult writeOp(Operation *op);
-  LogicalResult writeFor(affine::AffineForOp loop);
-  FailureOr<bool> writeForOfSignals(affine::AffineForOp loop);
-  LogicalResult writeForAtOnce(affine::AffineForOp loop, TransferOp transfer);
-  llvm::raw_ostream &line() { return os.indent(indent); }
-  // Names of things
-  FailureOr<SmallVector<std::string>> print(Operation *op, AffineMap map, ValueRange operands);
-  FailureOr<std::string> printBound(affine::AffineForOp loop, bool upper);
-  FailureOr<std::string> printChannel(ChannelOp channel);
-  FailureOr<std::string> printOperand(TransferOp op, const PlaceRef &place, bool all);
-  // Instructions
-  LogicalResult writeTransfer(TransferOp op);
-  /// This one and those of its kind that follow it.
-  LogicalResult writeSignals(Operation *first);
-
-  ProgramOp program;
-  const KernelPlan &kernel;
-  ArrayRef<std::string> bufferNames;
-  const Multicasts &multicasts;
-  const AtOnce &atOnce;
-  const bool withProxies;
-  const host::BufferNumbers buffers;
-  llvm::raw_ostream &os;
-  unsigned indent = 2;
-  int loops = 0, channels = 0;
-  int64_t instruction = 0;
-  /// Of indices, and of channels.
-  llvm::DenseMap<Value, std::string> names;
-  /// What has been written along with what stands before it.
-  llvm::SmallPtrSet<Operation *, 16> written;
-};
-
-} // namespace
-
 //===----------------------------------------------------------------------===//
 // Structure
 //===----------------------------------------------------------------------===//
 
 LogicalResult ProgramWriter::write(StringRef name) {
   os << "static __device__ __forceinline__ void " << name << "(Block &b) {\n";
-  if (Value me = program.getMe()) {
-    names[me] = "me";
-    line() << "const Me me;\n";
-  }
+  if (failed(nameChannels(program.getBlock())))
+    return failure();
   for (Operation &op : program.getBlock())
     if (!isa<BlockOp, ProxyOp>(op) && failed(writeOp(&op)))
       return failure();
@@ -136,14 +77,9 @@ LogicalResult ProgramWriter::writeAgents() {
   return success();
 }
 
-/// By some agent that is written.
-bool ProgramWriter::isUsed(ChannelOp channel) const {
-  return llvm::any_of(channel->getUsers(), [&](Operation *user) {
-    return withProxies || !user->getParentOfType<ProxyOp>();
-  });
-}
-
 LogicalResult ProgramWriter::writeBlock(Block &block) {
+  if (failed(nameChannels(block)))
+    return failure();
   for (Operation &op : block)
     if (!written.contains(&op) && failed(writeOp(&op)))
       return failure();
@@ -152,22 +88,7 @@ LogicalResult ProgramWriter::writeBlock(Block &block) {
 
 LogicalResult ProgramWriter::writeOp(Operation *op) {
   return llvm::TypeSwitch<Operation *, LogicalResult>(op)
-      .Case<BufferOp, PeerOp, affine::AffineYieldOp>([](auto) { return success(); })
-      .Case<ChannelOp>([&](ChannelOp channel) -> LogicalResult {
-        if (!isUsed(channel))
-          return success();
-        FailureOr<std::string> text = printChannel(channel);
-        if (failed(text))
-          return failure();
-        std::string &name = names[channel];
-        name = fmt::format("{}{}", channel.getDirection() == Direction::To ? "to" : "from",
-                           channels++);
-        if (const int number = channels - 1; size_t(number) < mostNamed)
-          line() << fmt::format("const Named {}({}, {});\n", name, number, *text);
-        else
-          line() << fmt::format("const Channel {} = {};\n", name, *text);
-        return success();
-      })
+      .Case<BufferOp, PeerOp, ChannelOp, affine::AffineYieldOp>([](auto) { return success(); })
       .Case<TransferOp>([&](TransferOp transfer) { return writeTransfer(transfer); })
       .Case<SignalOp, WaitOp>([&](auto signal) { return writeSignals(signal); })
       .Case<affine::AffineForOp>([&](affine::AffineForOp loop) { return writeFor(loop); })
@@ -175,7 +96,6 @@ LogicalResult ProgramWriter::writeOp(Operation *op) {
         auto number = dyn_cast<IntegerAttr>(constant.getValue());
         if (!number)
           return constant.emitOpError("has no code on GPUs: only integer constants have");
-        names[constant] = fmt::format("{}", number.getInt());
         return success();
       })
       .Default([](Operation *other) -> LogicalResult {
@@ -184,25 +104,17 @@ LogicalResult ProgramWriter::writeOp(Operation *op) {
       });
 }
 
-FailureOr<std::string> ProgramWriter::printBound(affine::AffineForOp loop, bool upper) {
-  auto bounds = upper ? print(loop, loop.getUpperBoundMap(), loop.getUpperBoundOperands())
-                      : print(loop, loop.getLowerBoundMap(), loop.getLowerBoundOperands());
-  if (failed(bounds))
-    return failure();
-  std::string text = bounds->front();
-  for (const std::string &bound : ArrayRef(*bounds).drop_front())
-    text = fmt::format("{}({}, {})", upper ? "smaller" : "larger", text, bound);
-  return text;
-}
-
 LogicalResult ProgramWriter::writeFor(affine::AffineForOp loop) {
   if (loop.getNumIterOperands() > 0)
     return loop.emitOpError("carries values between iterations, which has no code on GPUs");
   FailureOr<bool> ofSignals = writeForOfSignals(loop);
   if (failed(ofSignals) || *ofSignals)
     return failure(failed(ofSignals));
-  if (TransferOp transfer = atOnce.lookup(loop))
-    return writeForAtOnce(loop, transfer);
+  if (TransferOp transfer = atOnce.lookup(loop)) {
+    FailureOr<bool> isWritten = writeForAtOnce(loop, transfer);
+    if (failed(isWritten) || *isWritten)
+      return failure(failed(isWritten));
+  }
   FailureOr<std::string> lower = printBound(loop, false), upper = printBound(loop, true);
   if (failed(lower) || failed(upper))
     return failure();
@@ -229,97 +141,46 @@ FailureOr<bool> ProgramWriter::writeForOfSignals(affine::AffineForOp loop) {
   if (!channel || !isa<SignalOp, WaitOp>(action) || action->getOperand(0) != channel ||
       !namesEachChannelOnce(loop, channel))
     return false;
-  FailureOr<std::string> lower = printBound(loop, false), upper = printBound(loop, true);
-  if (failed(lower) || failed(upper))
-    return failure();
-  const std::string name = fmt::format("s{}", loops++);
+  const std::string name = fmt::format("s{}", loops);
   names[loop.getInductionVar()] = name;
-  FailureOr<std::string> text = printChannel(channel);
+  IndexForm form(name);
+  FailureOr<std::optional<std::string>> text = printChannel(channel, form);
   if (failed(text))
     return failure();
-  line() << fmt::format("{}(b, {}, {}, {}, {}, [&](int {}) {{ return {}; }});\n",
-                        isa<SignalOp>(action) ? "signalEach" : "waitEach", instruction++, *lower,
-                        *upper, loop.getStepAsInt(), name, *text);
+  if (!*text)
+    return false;
+  ++loops;
+  const bool waits = isa<WaitOp>(action);
+  line() << fmt::format("static __device__ const Channels channels{} = {};\n", tables, **text);
+  line() << fmt::format("{}(b, {}{}, {}, {}, channels{}{});\n", waits ? "waitEach" : "signalEach",
+                        waits ? fmt::format("{}, ", instruction) : "", loop.getConstantLowerBound(),
+                        loop.getConstantUpperBound(), loop.getStepAsInt(), tables,
+                        form.arguments());
+  ++tables;
+  ++instruction;
   return true;
 }
 
 /// Loops whose transfers have nothing to do with each other: operands of many at once.
-LogicalResult ProgramWriter::writeForAtOnce(affine::AffineForOp loop, TransferOp transfer) {
-  FailureOr<std::string> lower = printBound(loop, false), upper = printBound(loop, true);
-  if (failed(lower) || failed(upper))
-    return failure();
-  const std::string name = fmt::format("s{}", loops++);
+FailureOr<bool> ProgramWriter::writeForAtOnce(affine::AffineForOp loop, TransferOp transfer) {
+  const std::string name = fmt::format("s{}", loops);
   names[loop.getInductionVar()] = name;
-  for (Operation &op : loop.getBody()->without_terminator())
-    if (&op != transfer && failed(writeOp(&op)))
-      return failure();
-  std::string operands;
-  const SmallVector<PlaceRef> from = getFromPlaces(transfer), to = getToPlaces(transfer);
-  for (ArrayRef<PlaceRef> places : {ArrayRef(from), ArrayRef(to)})
-    for (const PlaceRef &place : places) {
-      FailureOr<std::string> operand = printOperand(transfer, place, false);
-      if (failed(operand))
-        return failure();
-      operands += (operands.empty() ? "" : ", ") + *operand;
-    }
-  line() << fmt::format(
-      "transferEach<{}, {}>(b, {}, {}, {}, {}, {}, [&](int {}, const Row &row) {{ "
-      "row.put({}); }});\n",
-      from.size(), from.size() + to.size(), instruction++, int64_t(transfer.getCount()), *lower,
-      *upper, loop.getStepAsInt(), name, operands);
-  return success();
-}
-
-//===----------------------------------------------------------------------===//
-// Names of things
-//===----------------------------------------------------------------------===//
-
-FailureOr<SmallVector<std::string>> ProgramWriter::print(Operation *op, AffineMap map,
-                                                         ValueRange operands) {
-  if (std::string why = host::whyNotAffine(map); !why.empty())
-    return op->emitOpError() << why;
-  SmallVector<std::string> texts, results;
-  for (Value operand : operands) {
-    texts.push_back(names.lookup(operand));
-    if (texts.back().empty())
-      return op->emitOpError("depends on an index that has no code on GPUs");
-  }
-  for (AffineExpr expr : map.getResults())
-    results.push_back(printIndex(expr, map.getNumDims(), texts));
-  return results;
-}
-
-FailureOr<std::string> ProgramWriter::printChannel(ChannelOp channel) {
-  auto peer = print(channel, channel.getPeer(), channel.getPeerOperands());
-  if (failed(peer))
+  IndexForm form(name);
+  FailureOr<std::optional<std::string>> operands = printOperands(transfer, &form);
+  if (failed(operands))
     return failure();
-  return fmt::format("channel({}, {})", host::familyOf(kernel, channel), peer->front());
-}
-
-/// `all`: of all ranks, not of its own only.
-FailureOr<std::string> ProgramWriter::printOperand(TransferOp op, const PlaceRef &place, bool all) {
-  if (place.isChannel())
-    return fmt::format(
-        "slot({}, {})", names.lookup(place.base),
-        stringifyProtocol(place.base.getDefiningOp<ChannelOp>().getProtocol()).str());
-  auto indices = print(op, place.map, place.operands);
-  if (failed(indices))
-    return failure();
-  BufferOp buffer = place.getBuffer();
-  std::string chunk;
-  for (auto [index, extent] : llvm::zip_equal(*indices, *buffer.getChunkShape()))
-    chunk =
-        chunk.empty() || chunk == "0" ? index : fmt::format("({}) * {} + {}", chunk, extent, index);
-  const std::string &name = bufferNames[size_t(buffers.lookup(buffer))];
-  if (all)
-    return fmt::format("atAll({}, {})", name, chunk);
-  PeerOp peer = place.getPeer();
-  if (!peer)
-    return fmt::format("at({}, {})", name, chunk);
-  auto rank = print(op, peer.getPeer(), peer.getPeerOperands());
-  if (failed(rank))
-    return failure();
-  return fmt::format("at({}, {}, {})", name, chunk, rank->front());
+  if (!*operands)
+    return false;
+  ++loops;
+  const size_t sources = transfer.getFrom().size(), all = sources + transfer.getTo().size();
+  line() << fmt::format("static __device__ const Site sites{}[] = {{{}}};\n", tables, **operands);
+  line() << fmt::format("static __device__ const Rows rows{} = rowsOf<{}>({}, {}, {}, {});\n",
+                        tables, all, loop.getConstantLowerBound(), loop.getConstantUpperBound(),
+                        loop.getStepAsInt(), int64_t(transfer.getCount()));
+  line() << fmt::format("transferEach<{0}>(b, {1}, {2}, rows{3}, sites{3}{4});\n", sources,
+                        instruction++, loop.getConstantLowerBound(), tables, form.arguments());
+  ++tables;
+  return true;
 }
 
 //===----------------------------------------------------------------------===//
@@ -352,38 +213,44 @@ LogicalResult ProgramWriter::writeSignals(Operation *first) {
         break;
       run.push_back(next);
     }
-  std::string channels;
+  SmallVector<ChannelOp> channels;
   for (Operation *op : run) {
-    channels += ", " + names.lookup(op->getOperand(0));
+    auto channel = op->getOperand(0).getDefiningOp<ChannelOp>();
+    if (!channel)
+      return op->emitOpError("names no channel of its program: that has no code on GPUs");
+    channels.push_back(channel);
     written.insert(op);
   }
-  line() << fmt::format("{}(b, {}{});\n", isa<SignalOp>(first) ? "signal" : "wait", instruction,
-                        channels);
+  const std::string waits = isa<WaitOp>(first) ? fmt::format("{}, ", instruction) : "";
   instruction += int64_t(run.size());
-  return success();
+  return writeChannels(channels, [&](size_t, size_t, StringRef table, StringRef arguments) {
+    line() << fmt::format("{}(b, {}{}{});\n", waits.empty() ? "signal" : "wait", waits, table.str(),
+                          arguments.str());
+  });
 }
 
 LogicalResult ProgramWriter::writeTransfer(TransferOp op) {
-  SmallVector<PlaceRef> from = getFromPlaces(op), to = getToPlaces(op);
-  std::string kind = kindOf(wiresOf(from), wiresOf(to));
   const MulticastSides all = multicasts.lookup(op);
-  if (all.from)
-    from.truncate(1);
-  if (all.to)
-    to.truncate(1);
+  std::string kind = kindOf(wiresOf(getFromPlaces(op)), wiresOf(getToPlaces(op)));
   if (all.any())
     kind = !all.to ? "allSources" : all.from ? "allSources | allDestinations" : "allDestinations";
-  std::string operands;
-  for (auto [places, isAll] : {std::pair(ArrayRef(from), all.from), {ArrayRef(to), all.to}})
-    for (const PlaceRef &place : places) {
-      FailureOr<std::string> operand = printOperand(op, place, isAll);
-      if (failed(operand))
-        return failure();
-      operands += ", " + *operand;
-    }
-  line() << fmt::format("transfer<{}{}>(b, {}, {}{});\n", from.size(),
-                        kind == "0" ? "" : ", " + kind, instruction++, int64_t(op.getCount()),
-                        operands);
+  const size_t sources = all.from ? 1 : op.getFrom().size();
+  const std::string types = fmt::format("{}{}", sources, kind == "0" ? "" : ", " + kind);
+  const std::string numbers = fmt::format("{}, {}", instruction++, int64_t(op.getCount()));
+  IndexForm form;
+  FailureOr<std::optional<std::string>> operands = printOperands(op, &form);
+  if (failed(operands))
+    return failure();
+  if (*operands) {
+    line() << fmt::format("static __device__ const Site sites{}[] = {{{}}};\n", tables, **operands);
+    line() << fmt::format("transfer<{}>(b, {}, sites{}{});\n", types, numbers, tables++,
+                          form.arguments());
+    return success();
+  }
+  operands = printOperands(op, nullptr);
+  if (failed(operands))
+    return failure();
+  line() << fmt::format("transferOf<{}>(b, {}, {});\n", types, numbers, **operands);
   return success();
 }
 

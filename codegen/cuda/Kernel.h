@@ -24,10 +24,6 @@ std::string kindOf(llvm::ArrayRef<Wire> from, llvm::ArrayRef<Wire> to);
 /// Those of one side of a transfer.
 llvm::SmallVector<Wire> wiresOf(llvm::ArrayRef<PlaceRef> places);
 
-/// Most channels of a program that are no values of registers, but have a number in memory of the
-/// block.
-constexpr size_t mostNamed = 256;
-
 /// By transfers that go through the switch.
 using Multicasts = llvm::DenseMap<mlir::Operation *, MulticastSides>;
 

@@ -94,7 +94,8 @@ LogicalResult NeedsFinder::collectProtocols() {
   for (ProgramOp program : programs) {
     size_t channels = 0;
     WalkResult walk = program.walk([&](ChannelOp channel) {
-      ++channels;
+      channels +=
+          llvm::any_of(channel->getUsers(), [](Operation *user) { return isa<TransferOp>(user); });
       if (failed(verifyProtocol(channel)))
         return WalkResult::interrupt();
       const auto key = std::make_pair(int64_t(channel.getTag()), int64_t(channel.getSlots()));
@@ -108,6 +109,11 @@ LogicalResult NeedsFinder::collectProtocols() {
     });
     if (walk.wasInterrupted())
       return failure();
+    const size_t most = options.tma ? 256 : 1000;
+    if (channels > most)
+      return program.emitOpError() << "has transfers through " << channels << " channels: on GPUs "
+                                   << (options.tma ? "with tma " : "") << "at most " << most
+                                   << " fit into a block's shared memory";
     needs.mostChannels = std::max(needs.mostChannels, channels);
   }
   return success();

@@ -14,7 +14,7 @@ struct Needs {
   std::optional<SwitchLoad> load; ///< if some transfer needs it
   AtOnce atOnce;
   size_t mostOperands = 1; ///< of a transfer
-  size_t mostChannels = 0; ///< ops of a program
+  size_t mostChannels = 0; ///< of a program, that slots of its transfers are of
   /// Numbers of sources of transfers with flags in their data, as far as there is code for each.
   std::set<size_t> flaggedSources{1};
 };

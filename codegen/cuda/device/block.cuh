@@ -33,16 +33,40 @@ constexpr int sharedEnds = copied && CCL_ENDS > 0 ? CCL_ENDS : 1;
 /// What one operand is while elements are moved.
 struct Stream {
   char *data;
-  u64 flag;   ///< of ll and ll128
-  i64 length; ///< elements, if a row of shards tells, else -1
-  bool own;   ///< row of this rank
-  int peer;   ///< of a channel
+  u64 flag; ///< of ll and ll128
+  /// Elements, if a row of shards tells: plus `ofPeer` if it is not this rank's; else `untold`.
+  u64 length;
+  int peer; ///< of a channel
   int wire;
 };
+constexpr u64 ofPeer = u64(1) << 62, untold = ~u64(0);
+
+/// Transfers of a loop that have nothing to do with each other: `n` at `perIteration` for
+/// x, x + step, ... Of long ones the whole block moves one after the other; of short ones the time
+/// is that of one access, so that each gets some warps.
+struct Rows {
+  int step, n, perIteration;
+  u32 ofIteration, ofOperands; ///< inverses
+  int atOnce, batches, teams, warps;
+  u32 ofWarps;
+};
+
+struct Site;
+
+/// The transfer at hand: operands are so many sources, then destinations, of each row. `sites`
+/// tells what they are, or null if that has been put into their places.
+struct Moved {
+  int sources, operands, kind;
+  int count; ///< adjacent chunks
+  const Site *sites;
+  int x, y;
+  Rows rows;
+};
+constexpr bool flaggedWires = (wires & ~simple) != 0;
 
 /// The same for all threads.
 struct BlockState {
-  const Launch *launch;
+  u64 launch[sizeof(Launch) / 8]; ///< see launched
   Where here;
   int instruction; ///< which waits, or a barrier: WaitReport::instruction
   /// Of the transfer at hand: sources, then destinations. `buffer` of a channel is its wire.
@@ -50,11 +74,25 @@ struct BlockState {
   Stream streams[CCL_OPERANDS > 0 ? CCL_OPERANDS : 1];
   ChannelEnd copies[sharedEnds];
   ChannelEnd *homes[sharedEnds];
+  Moved moved;
   int named[CCL_NAMED > 0 ? CCL_NAMED : 1]; ///< ends
   int last;
   u64 began, looked; ///< when the launch did, and when its first thread last saw whether it is over
 };
 __shared__ BlockState state;
+
+/// What the block was started with, in shared memory: from where it came, each look at it would
+/// take the time of an access to memory.
+__device__ __forceinline__ const Launch &launched() {
+  return *reinterpret_cast<const Launch *>(state.launch);
+}
+/// By all threads, which meet before they use it.
+__device__ __forceinline__ void copyLaunch(const Launch &launch) {
+  static_assert(sizeof(Launch) % 8 == 0);
+#pragma unroll 1
+  for (int i = threadIndex(); i < int(sizeof(Launch) / 8); i += threadCount())
+    state.launch[i] = reinterpret_cast<const u64 *>(&launch)[i];
+}
 
 /// What waits from now on belong to. The threads that wait meet in between.
 __device__ __forceinline__ void reportAs(int instruction) {
@@ -64,14 +102,16 @@ __device__ __forceinline__ void reportAs(int instruction) {
 
 /// Those who move something together, and what they move: sources, then destinations.
 struct Team {
-  const Stream *streams;
+  int first;        ///< of its streams
   int thread, size; ///< of its threads: which this is, and how many
+
+  __device__ __forceinline__ const Stream &stream(int i) const { return state.streams[first + i]; }
 };
-__device__ __forceinline__ Team wholeBlock() { return {state.streams, threadIndex(), threads}; }
+__device__ __forceinline__ Team wholeBlock() { return {0, threadIndex(), threads}; }
 
 /// What a thread keeps of its own: equal in all threads of the block.
 struct Block {
-  bool failed;
+  int failed;
 };
 
 struct Channel {
@@ -80,7 +120,7 @@ struct Channel {
 
 /// End e of this instance.
 __device__ __forceinline__ ChannelEnd *homeOf(int e) {
-  return state.launch->ends[i64(state.here.instance) * state.launch->numEnds + e];
+  return launched().ends[i64(state.here.instance) * launched().numEnds + e];
 }
 __device__ __forceinline__ ChannelEnd &endAt(int e) {
   if constexpr (copied)
@@ -90,47 +130,20 @@ __device__ __forceinline__ ChannelEnd &endAt(int e) {
 }
 
 __device__ __forceinline__ Channel channel(int family, int peer) {
-  return {state.launch->endOf[family * state.launch->ranks + peer]};
+  return {launched().endOf[family * launched().ranks + peer]};
 }
-/// A channel that a program has under a number of its own: what it is lies in shared memory, so
-/// that no register is kept for it. Named by the first thread, and there for the others of its warp
-/// when they meet next.
-struct Named {
-  int number;
-  __device__ __forceinline__ Named(int number, Channel c) : number(number) {
-    if (threadIndex() == 0)
-      state.named[number] = c.end;
-  }
-  __device__ __forceinline__ operator Channel() const { return {state.named[number]}; }
-};
-/// The rank of this block, looked up wherever it is used for the same reason.
-struct Me {
-  __device__ __forceinline__ operator int() const { return state.here.rank; }
-};
-/// Of a side of a transfer: a slot of a channel, a chunk of this rank's buffer `b`, or of another
-/// rank's.
-__device__ __forceinline__ Operand slot(Channel c, Wire wire) { return {-2, wire, c.end}; }
-/// Of a named one: looked up by the thread that puts the operand in its place.
-struct NamedSlot {
-  Named channel;
-  Wire wire;
-  __device__ __forceinline__ operator Operand() const { return slot(Channel(channel), wire); }
-};
-__device__ __forceinline__ NamedSlot slot(const Named &c, Wire wire) { return {c, wire}; }
-__device__ __forceinline__ Operand at(int b, int chunk) { return {-1, b, chunk}; }
-__device__ __forceinline__ Operand at(int b, int chunk, int rank) { return {rank, b, chunk}; }
-/// The same chunk of all ranks.
-__device__ __forceinline__ Operand atAll(int b, int chunk) { return {-3, b, chunk}; }
+/// The same under its number in the program. See places.cuh.
+__device__ __forceinline__ Channel named(int number) { return {state.named[number]}; }
+/// Of this block, looked up wherever it is used, so that no register is kept for it.
+__device__ __forceinline__ int rank() { return state.here.rank; }
 
 /// a mod m, never negative; quotients rounded down and up. m and b are positive.
-__device__ __forceinline__ int mod(int a, int m) {
+__device__ constexpr int mod(int a, int m) {
   const int r = a % m;
   return r < 0 ? r + m : r;
 }
-__device__ __forceinline__ int floorDiv(int a, int b) {
-  return a >= 0 ? a / b : -((-a + b - 1) / b);
-}
-__device__ __forceinline__ int ceilDiv(int a, int b) { return -floorDiv(-a, b); }
+__device__ constexpr int floorDiv(int a, int b) { return a >= 0 ? a / b : -((-a + b - 1) / b); }
+__device__ constexpr int ceilDiv(int a, int b) { return -floorDiv(-a, b); }
 __device__ __forceinline__ int smaller(int a, int b) { return a < b ? a : b; }
 __device__ __forceinline__ int larger(int a, int b) { return a > b ? a : b; }
 __device__ __forceinline__ i64 smaller(i64 a, i64 b) { return a < b ? a : b; }

@@ -69,8 +69,8 @@ __device__ __forceinline__ void awaitPiece(u64 number) {
 
 /// By one thread: `bytes` that lie `skipped` bytes behind where the operands begin, a multiple of
 /// 16, from the only source to all destinations.
-__device__ __noinline__ void copyBulk(const Stream *streams, i64 skipped, i64 bytes, int operands) {
-  const char *from = streams[0].data + skipped;
+__device__ __noinline__ void copyBulk(i64 skipped, i64 bytes, int operands) {
+  const char *from = state.streams[0].data + skipped;
   const i64 pieces = i64(u64(bytes + stageBytes - 1) / stageBytes);
   const u64 before = bulk.done;
   fenceBulk();
@@ -87,7 +87,7 @@ __device__ __noinline__ void copyBulk(const Stream *streams, i64 skipped, i64 by
     awaitPiece(before + i);
 #pragma unroll 1
     for (int d = 1; d < operands; ++d) {
-      char *to = streams[d].data + skipped;
+      char *to = state.streams[d].data + skipped;
       if (to != from)
         asm volatile("cp.async.bulk.global.shared::cta.bulk_group [%0], [%1], %2;" ::"l"(
                          to + i * stageBytes),

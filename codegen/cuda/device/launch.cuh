@@ -33,7 +33,7 @@ __device__ __forceinline__ void divideAll(void *to, const void *from, i64 n, i64
 __device__ __noinline__ bool meetPeers(bool tells, u64 *const *peersWords, const u64 *words,
                                        u64 k) {
   bool fails = false;
-  const int ranks = state.launch->ranks;
+  const int ranks = launched().ranks;
   if (tells)
 #pragma unroll 1
     for (int p = threadIndex(); p < ranks; p += threadCount())
@@ -74,9 +74,9 @@ __device__ __forceinline__ bool begin(Block &b, const Launch &one, const Launch 
   const Launch &launch = *mine;
   if (block >= u32(launch.instances * launch.blocks))
     return false;
+  copyLaunch(launch);
   reportAs(-1);
   if (threadIndex() == 0) {
-    state.launch = &launch;
     state.began = state.looked = nanoseconds();
     const int instance = int(CCL_AGENTS > 1 ? block / u32(launch.blocks) : block);
     state.here = {int(launch.me), int(block) - instance * launch.blocks,    instance,
@@ -100,7 +100,7 @@ __device__ __forceinline__ bool begin(Block &b, const Launch &one, const Launch 
 /// By one thread: all agents of an instance have come; if `all`, those of every rank. Whether
 /// that came.
 __device__ __forceinline__ bool meetAgents(bool all) {
-  const Launch &launch = *state.launch;
+  const Launch &launch = launched();
   RankSync &sync = *launch.sync;
   u64 *generation = sync.generation + 16 * state.here.instance;
   const u64 old = loadAcquire(generation);
@@ -141,7 +141,7 @@ __device__ __forceinline__ bool isOver() {
 /// Whether there is a micro-batch more for this instance. Its agents wait for each other first,
 /// and where the proof asks for it for those of all ranks.
 __device__ __forceinline__ bool nextBatch(Block &b) {
-  const Launch &launch = *state.launch;
+  const Launch &launch = launched();
   constexpr bool all = CCL_BARRIERS & batchBarrier;
   const bool more = state.here.microBatch + launch.instances < launch.microBatches && !b.failed;
   bool fails = b.failed;
@@ -160,7 +160,7 @@ __device__ __forceinline__ bool nextBatch(Block &b) {
 /// What has been done is there for the next launch. The last agent of a rank waits for the peers
 /// that may still touch its memory, if the proof asks for that.
 __device__ __forceinline__ void end(Block &b) {
-  const Launch &launch = *state.launch;
+  const Launch &launch = launched();
   RankSync &sync = *launch.sync;
   syncBlock();
   reportAs(-3);

@@ -45,114 +45,118 @@ constexpr bool combines = true;
 template <>
 constexpr bool combines<None> = false;
 
-/// Some of `U` vectors or elements of a thread, `apart` from each other: those in front of
-/// `there`.
-template <int U, typename Bits>
-struct Some {
-  Bits all[U];
-
-  __device__ __forceinline__ void load(const char *from, int apart, int there) {
-#pragma unroll
-    for (int u = 0; u < U; ++u) {
-      all[u] = Bits{}; // else registers would be kept for what was there before
-      if (u * apart < there)
-        all[u] = loadGlobal(reinterpret_cast<const Bits *>(from) + u * apart);
-    }
-  }
-  __device__ __forceinline__ void store(char *to, int apart, int there) const {
-#pragma unroll
-    for (int u = 0; u < U; ++u)
-      if (u * apart < there)
-        storeGlobal(reinterpret_cast<Bits *>(to) + u * apart, all[u]);
-  }
-};
-
-/// All sources of a transfer, from the first one on, `at` bytes behind where they begin: 2 * U
-/// loads are under way.
-template <int U, typename Bits>
-__device__ __forceinline__ void combineAll(const Team &team, Some<U, Bits> &some, int sources,
-                                           i64 at, int there) {
-  Combination<Bits> sums[U];
-  Some<U, Bits> next;
-  next.load(team.streams[1].data + at, team.size, there);
-#pragma unroll
-  for (int u = 0; u < U; ++u)
-    sums[u].start(some.all[u]);
-#pragma unroll 1
-  for (int s = 2;; ++s) {
-    some = next;
-    if (s < sources)
-      next.load(team.streams[s].data + at, team.size, there);
-#pragma unroll
-    for (int u = 0; u < U; ++u)
-      sums[u].add(some.all[u]);
-    if (s >= sources)
-      break;
-  }
-#pragma unroll
-  for (int u = 0; u < U; ++u)
-    some.all[u] = sums[u].result();
+/// A thread has U vectors at once, one of each of so many pieces of memory that its warp goes
+/// through. Where the first one is of what `thread` of a team has:
+template <int U>
+__device__ __forceinline__ int firstOf(int thread) {
+  return thread / lanes * (U * lanes) + thread % lanes;
+}
+/// How many there are of `left` vectors from the first one on.
+template <int U>
+__device__ __forceinline__ int countOf(i64 left) {
+  return int((u32(smaller(left, i64(U * lanes))) + lanes - 1) / lanes);
 }
 
-/// `length` vectors or elements that lie `at` bytes behind where the operands begin. Only
-/// elements are copied and combined by one code.
-template <int U, typename Bits, bool copies>
-__device__ __forceinline__ void moveSome(const Team &team, int sources, int operands, i64 at,
-                                         i64 length) {
-  constexpr int size = sizeof(Bits);
-  at += team.thread * size;
+/// Adds the sources of a transfer behind the first one, `at` bytes behind where they begin.
+template <int U>
+__device__ __forceinline__ void combineAll(const Team &team, Vector (&some)[U], int sources, i64 at,
+                                           int there) {
+  Combination<Vector> sums[U];
+  int s = 1;
+  Vector next[U];
+  loadSome<16 * lanes>(next, team.stream(s).data + at, there);
+#pragma unroll
+  for (int u = 0; u < U; ++u)
+    sums[u].start(some[u]);
 #pragma unroll 1
-  for (i64 left = length - team.thread; left > 0; left -= U * team.size) {
-    const int there = int(smaller(left, i64(U * team.size)));
-    const char *first = team.streams[0].data + at;
-    Some<U, Bits> some;
-    some.load(first, team.size, there);
-    if constexpr (combines<R>)
-      if (!copies || sources > 1)
+  while (true) {
+#pragma unroll
+    for (int u = 0; u < U; ++u)
+      sums[u].add(next[u]);
+    if (++s >= sources)
+      break;
+    loadSome<16 * lanes>(next, team.stream(s).data + at, there);
+  }
+#pragma unroll
+  for (int u = 0; u < U; ++u)
+    some[u] = sums[u].result();
+}
+
+/// `length` vectors that lie `at` bytes behind where the operands begin.
+template <int U, bool adds>
+__device__ __forceinline__ void moveVectors(const Team &team, int sources, int operands, i64 at,
+                                            i64 length) {
+  const int mine = firstOf<U>(team.thread);
+  at += mine * 16;
+#pragma unroll 1
+  for (i64 left = length - mine; left > 0; left -= U * team.size) {
+    const int there = countOf<U>(left);
+    const char *first = team.stream(0).data + at;
+    Vector some[U];
+    loadSome<16 * lanes>(some, first, there);
+    if constexpr (adds)
+      if (sources > 1)
         combineAll(team, some, sources, at, there);
 #pragma unroll 1
     for (int d = sources; d < operands; ++d) {
-      char *to = team.streams[d].data + at;
+      char *to = team.stream(d).data + at;
       if (sources > 1 || to != first)
-        some.store(to, team.size, there);
+        storeSome<16 * lanes>(to, some, there);
     }
-    at += U * team.size * size;
+    at += U * team.size * 16;
+  }
+}
+
+/// One by one: `length` elements, those from `head` on `skipped` elements further behind.
+__device__ __forceinline__ void moveElements(const Team &team, int sources, int operands,
+                                             i64 length, i64 head, i64 skipped) {
+  using Stored = typename E::Stored;
+#pragma unroll 1
+  for (i64 i = team.thread; i < length; i += team.size) {
+    const i64 at = i < head ? i : i + skipped;
+    Stored x = reinterpret_cast<const Stored *>(team.stream(0).data)[at];
+    if constexpr (combines<R>)
+      if (sources > 1) {
+        Combination<Stored> sum;
+        sum.start(x);
+#pragma unroll 1
+        for (int s = 1; s < sources; ++s)
+          sum.add(reinterpret_cast<const Stored *>(team.stream(s).data)[at]);
+        x = sum.result();
+      }
+#pragma unroll 1
+    for (int d = sources; d < operands; ++d)
+      if (char *to = team.stream(d).data; sources > 1 || to != team.stream(0).data)
+        reinterpret_cast<Stored *>(to)[at] = x;
   }
 }
 
 #ifdef CCL_TMA
-__device__ void copyBulk(const Stream *streams, i64 skipped, i64 bytes,
-                         int operands); // of bulk.cuh
+__device__ void copyBulk(i64 skipped, i64 bytes, int operands); // of bulk.cuh
 #endif
 
 /// In memory on both sides: 16 bytes at a time where all operands have the same offset in that,
 /// elements at both ends, never a byte outside.
-__device__ __forceinline__ void moveMemory(const Team &team, i64 n, bool aligned, int sources,
-                                           int operands) {
+__device__ __noinline__ void moveMemory(Team team, i64 n, bool aligned, int sources, int operands) {
   constexpr i64 perVector = 16 / elementBytes;
-  const i64 begin = i64(-u64(team.streams[0].data) % 16) / elementBytes;
-  const i64 head = aligned ? smaller(begin, n) : n, vectors = (n - head) / perVector;
-  i64 at = 0, length = head;
-#pragma unroll 1
-  for (bool isHead = true;; isHead = false) {
-    moveSome<1, typename E::Stored, true>(team, sources, operands, at * elementBytes, length);
-    if (!isHead)
-      break;
-    at = head + vectors * perVector;
-    length = n - at;
-  }
+  const i64 begin = (-u32(u64(team.stream(0).data)) & 15) / u32(elementBytes);
+  const i64 head = aligned ? smaller(begin, n) : n, vectors = i64(u64(n - head) / perVector);
+  moveElements(team, sources, operands, n - vectors * perVector, head, vectors * perVector);
 #ifdef CCL_TMA
   if (sources == 1) {
     if (threadIndex() == 0 && vectors > 0)
-      copyBulk(team.streams, head * elementBytes, vectors * 16, operands);
+      copyBulk(head * elementBytes, vectors * 16, operands);
     return;
   }
 #endif
-  if (sources == 1)
-    moveSome<4, Vector, true>(team, 1, operands, head * elementBytes, vectors);
+  // What is added up has registers of its own, one for each element.
+  constexpr int atOnce = 4, added = elementBytes < atOnce ? elementBytes : atOnce;
+  if constexpr (added == atOnce) {
+    moveVectors<atOnce, combines<R>>(team, sources, operands, head * elementBytes, vectors);
+  } else if (sources == 1)
+    moveVectors<atOnce, false>(team, 1, operands, head * elementBytes, vectors);
   else if constexpr (combines<R>)
-    moveSome<elementBytes == 1 ? 1 : 2, Vector, false>(team, sources, operands, head * elementBytes,
-                                                       vectors);
+    moveVectors<added, true>(team, sources, operands, head * elementBytes, vectors);
 }
 
 } // namespace ccl::cuda

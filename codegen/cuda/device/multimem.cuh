@@ -54,7 +54,7 @@ __device__ __forceinline__ void storeToAll(Vector *p, const Vector &x) {
 
 /// The buffer of rank r of an operand that is a place of all, at what `stream` is of it.
 __device__ __forceinline__ typename E::Stored *placeOf(const Stream &stream, int r) {
-  const BufferView &view = state.launch->buffers[stream.peer];
+  const BufferView &view = launched().buffers[stream.peer];
   return reinterpret_cast<typename E::Stored *>(view.peers[r] + view.offset + stream.flag);
 }
 
@@ -63,7 +63,7 @@ __device__ __forceinline__ void moveElement(i64 at, int kind, int sources, int o
   using Stored = typename E::Stored;
   const Stream *from = state.streams;
   const bool fromAll = kind & allSources;
-  const int ranks = state.launch->ranks, many = fromAll ? ranks : sources;
+  const int ranks = launched().ranks, many = fromAll ? ranks : sources;
   Stored x;
   Combination<Stored> sum;
 #pragma unroll 1
@@ -101,19 +101,19 @@ __device__ __noinline__ void moveThroughSwitch(i64 n, bool aligned, int kind, in
   const i64 skipped = head * elementBytes;
   constexpr int U = 2;
 #pragma unroll 1
-  for (i64 v = threadIndex(); v < vectors; v += U * threads) {
-    const int there = int(smaller(vectors - v, i64(U * threads)));
-    Some<U, Vector> some;
+  for (i64 v = firstOf<U>(threadIndex()); v < vectors; v += U * threads) {
+    const int there = countOf<U>(vectors - v);
+    Vector some[U];
     const char *first = state.streams[0].data + skipped;
     if (kind & allSources) {
 #pragma unroll
       for (int u = 0; u < U; ++u) {
-        some.all[u] = Vector{};
-        if (u * threads < there)
-          some.all[u] = loadFromAll(reinterpret_cast<const Vector *>(first) + v + u * threads);
+        some[u] = Vector{};
+        if (u < there)
+          some[u] = loadFromAll(reinterpret_cast<const Vector *>(first) + v + u * lanes);
       }
     } else {
-      some.load(first + v * 16, threads, there);
+      loadSome<16 * lanes>(some, first + v * 16, there);
       if constexpr (combines<R>)
         if (sources > 1)
           combineAll(wholeBlock(), some, sources, skipped + v * 16, there);
@@ -122,12 +122,12 @@ __device__ __noinline__ void moveThroughSwitch(i64 n, bool aligned, int kind, in
     for (int d = sources; d < operands; ++d) {
       char *to = state.streams[d].data + skipped;
       if (!(kind & allDestinations))
-        some.store(to + v * 16, threads, there);
+        storeSome<16 * lanes>(to + v * 16, some, there);
       else
 #pragma unroll
         for (int u = 0; u < U; ++u)
-          if (u * threads < there)
-            storeToAll(reinterpret_cast<Vector *>(to) + v + u * threads, some.all[u]);
+          if (u < there)
+            storeToAll(reinterpret_cast<Vector *>(to) + v + u * lanes, some[u]);
     }
   }
   fenceAlias();

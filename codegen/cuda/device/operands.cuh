@@ -20,7 +20,7 @@ enum Kind : int {
 
 /// Slice of the micro-batch of chunk k of a row.
 __device__ __forceinline__ Shard slice(int k, int row) {
-  const Launch &launch = *state.launch;
+  const Launch &launch = launched();
   constexpr unsigned chunks = CCL_CHUNKS;
   const int shard = int(unsigned(k) / chunks), c = int(unsigned(k) % chunks);
   Shard whole{shard * launch.count, launch.count};
@@ -56,50 +56,47 @@ __device__ __forceinline__ i64 startInSlot(int wire, i64 bytes) {
 }
 
 /// Where chunk j of an operand lies.
-__device__ __forceinline__ Stream locate(const Operand &operand, int j) {
-  const Launch &launch = *state.launch;
+__device__ __forceinline__ void locate(Stream &stream, const Operand &operand, int j) {
+  const Launch &launch = launched();
   const i64 bytes = launch.stride * elementBytes;
   if (operand.peer == -2) {
     const ChannelEnd &end = endAt(operand.chunk);
     const int wire = operand.buffer;
-    return {end.slots + end.slot * end.slotPitch + startInSlot(wire, j * bytes),
-            wire == ll ? flagOf(end.next) : end.next + 1,
-            -1,
-            false,
-            end.peer,
-            wire};
+    stream.data = end.slots + end.slot * end.slotPitch + startInSlot(wire, j * bytes);
+    stream.length = untold;
+    if constexpr (flaggedWires) {
+      stream.flag = wire == ll ? flagOf(end.next) : end.next + 1;
+      stream.peer = end.peer;
+      stream.wire = wire;
+    }
+    return;
   }
   const BufferView &view = launch.buffers[operand.buffer];
-  const int chunk = operand.chunk + j;
+  const char role = CCL_ROLES[operand.buffer];
+  const int chunk = operand.chunk + j, me = rank(), rank = operand.peer < 0 ? me : operand.peer;
+  char *base = operand.peer < 0 ? view.own : view.peers[rank] + view.offset;
+  i64 start = 0;
 #ifdef CCL_MULTIMEM
   if (operand.peer == -3) {
-    const bool isScratch = CCL_ROLES[operand.buffer] == 's';
-    const Shard part = isScratch
-                           ? Shard{chunk * launch.stride, -1}
-                           : slice(chunk, 2 * state.here.rank + (CCL_ROLES[operand.buffer] == 'o'));
-    const i64 start =
-        part.start * elementBytes + (isScratch ? state.here.instance * view.instancePitch : 0);
-    return {view.multicast + start, u64(start), part.length, true, operand.buffer, memory};
+    base = view.multicast;
+    stream.peer = operand.buffer;
   }
 #endif
-  const int rank = operand.peer < 0 ? state.here.rank : operand.peer;
-  char *base = operand.peer < 0 ? view.own : view.peers[rank] + view.offset;
-  const char role = CCL_ROLES[operand.buffer];
-  if (role == 's')
-    return {
-        base + state.here.instance * view.instancePitch + chunk * bytes, 0, -1, false, -1, memory};
-  const Shard part = slice(chunk, 2 * rank + (role == 'o'));
-  return {base + part.start * elementBytes, 0, part.length, rank == state.here.rank, -1, memory};
-}
-
-/// By the first threads: operands [begin, end) are there, those from `sources` on are
-/// destinations: use(i, operand, to).
-template <typename F>
-__device__ __forceinline__ void eachOperand(int sources, int operands, F use) {
-  if (threadIndex() < lanes)
-#pragma unroll 1
-    for (int i = threadIndex(); i < operands; i += lanes)
-      use(i, state.operands[i], i >= sources);
+  if (role == 's') {
+    start = state.here.instance * view.instancePitch + chunk * bytes;
+    stream.length = untold;
+  } else {
+    const Shard part = slice(chunk, 2 * rank + (role == 'o'));
+    start = part.start * elementBytes;
+    stream.length = u64(part.length) + (rank == me ? 0 : ofPeer);
+  }
+  stream.data = base + start;
+#ifdef CCL_MULTIMEM
+  if (operand.peer == -3)
+    stream.flag = u64(start);
+#endif
+  if constexpr (flaggedWires)
+    stream.wire = memory;
 }
 
 /// Waits until an operand may be used. Whether that came. Data with flags tell by themselves that
@@ -120,23 +117,17 @@ struct Together {
   bool aligned; ///< all begin at the same offset in 16 bytes
   bool moves;   ///< some destination is not the only source
 };
-__device__ __forceinline__ Together lookAtAll(const Stream *streams, int sources, int operands) {
-  Together found{-1, true, false};
-  bool own = false;
-  const u64 first = u64(streams[0].data);
+__device__ __forceinline__ Together lookAtAll(const Team &team, int sources, int operands) {
+  const u64 first = u64(team.stream(0).data);
+  u64 differs = 0, length = untold;
 #pragma unroll 1
   for (int i = 0; i < operands; ++i) {
-    const Stream &stream = streams[i];
-    const u64 differs = u64(stream.data) ^ first;
-    found.aligned &= differs % 16 == 0;
-    found.moves |= differs != 0;
-    if (stream.length >= 0 && (found.length < 0 || stream.own && !own)) {
-      found.length = stream.length;
-      own = stream.own;
-    }
+    const Stream &stream = team.stream(i);
+    differs |= u64(stream.data) ^ first;
+    length = stream.length < length ? stream.length : length;
   }
-  found.moves |= sources > 1;
-  return found;
+  return {length == untold ? -1 : i64(length & ~ofPeer), differs % 16 == 0,
+          differs != 0 || sources > 1};
 }
 
 } // namespace ccl::cuda

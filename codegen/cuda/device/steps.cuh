@@ -18,7 +18,7 @@ __device__ __forceinline__ void copyEnd(int e) {
 /// Instruction i, by one thread. Whether what it waits for came.
 __device__ __forceinline__ bool stepOne(const Step &step, i64 i) {
   const TableInstruction instruction = step.tables.instructions[i];
-  const int e = state.launch->endOf[step.tables.operands[instruction.operands].chunk];
+  const int e = launched().endOf[step.tables.operands[instruction.operands].chunk];
   if constexpr (copied)
     copyEnd(e);
   if (instruction.pattern == -2)
@@ -48,9 +48,9 @@ __device__ __forceinline__ void stepThrough(Block &b, const Step &step) {
 /// it begin when it ends.
 __device__ __forceinline__ void runStep(const Launch &launch, const Step &step) {
   RankSync &sync = *launch.sync;
+  copyLaunch(launch);
   reportAs(-1);
   if (threadIndex() == 0) {
-    state.launch = &launch;
     state.began = state.looked = nanoseconds(); // its time-out is its own: copies have none
     state.here = {
         int(launch.me), step.agent, step.instance, launch.plan, i64(loadAcquire(&sync.launches)),

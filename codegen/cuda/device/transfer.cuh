@@ -13,7 +13,7 @@ __device__ __forceinline__ bool movePiece(const Team &team, i64 n, const Togethe
                                           const Shape &shape) {
   if constexpr ((wires & ~simple) != 0)
     if (shape.kind & flagged) {
-      const i64 sent = shape.kind & wholeSlots ? state.launch->stride : n;
+      const i64 sent = shape.kind & wholeSlots ? launched().stride : n;
       if constexpr ((wires & ll128) != 0)
         if (shape.kind & inLines)
           return moveFlagged<true, CCL_SOURCES>(n, sent, shape.sources, shape.operands);
@@ -31,131 +31,164 @@ __device__ __forceinline__ bool movePiece(const Team &team, i64 n, const Togethe
   return true;
 }
 
-/// Of so many rows of operands. Long ones are moved by the whole block, one after the other; of
-/// short ones the time is that of one access, so that each gets some warps.
-__device__ __forceinline__ int teamsFor(int rows) {
+template <int operands>
+__device__ constexpr Rows rowsOf(int begin, int end, int step, int count) {
+  constexpr int atOnce = CCL_OPERANDS / operands, all = threads < 64 ? 1 : threads / 32;
+  const int n = (end - begin + step - 1) / step * count, some = n < atOnce ? n : atOnce;
 #ifdef CCL_TMA // whose stages belong to the block
-  return 1;
+  const int teams = 1;
 #else
-  constexpr int warps = threads / 32, vectorsEach = 4;
-  const i64 length = state.streams[0].length;
-  const i64 bytes = (length < 0 ? state.launch->stride : length) * elementBytes;
-  return warps < 2 || bytes > threads * vectorsEach * 16 ? 1 : smaller(rows, warps);
+  const int teams = some < 1 ? 1 : some < all ? some : all;
 #endif
+  return {step,
+          n,
+          count,
+          Index::inverseOf(count),
+          Index::inverseOf(operands),
+          atOnce,
+          (n + atOnce - 1) / atOnce,
+          teams,
+          all / teams,
+          Index::inverseOf(all / teams)};
 }
 
-/// Of the operands in `state`, by whose first threads they have been put there: of one transfer, or
-/// of `rows` at once that have nothing to do with each other, all in memory. Whether it failed.
-__device__ __noinline__ bool transferOperands(int count, int sources, int operands, int kind,
-                                              int rows) {
-  bool fails = false;
-  syncWarp();
-  int pieces = count;
+/// Whether the warps of a block have a row each: up to so many bytes.
+__device__ __forceinline__ bool isShort() {
+  constexpr int vectorsEach = 4;
+  const u64 length = state.streams[0].length;
+  const u64 elements = length == untold ? u64(launched().stride) : length & ~ofPeer;
+  return elements <= threads * vectorsEach * 16 / elementBytes;
+}
+
+/// By the first threads, for piece or batch `turn` of what is moved: operands are found, awaited
+/// and located. Whether that failed.
+__device__ __noinline__ int placeOperands(int turn) {
+  int fails = 0;
+  const Moved &moved = state.moved;
+  const int first = inRows ? turn * moved.rows.atOnce : 0,
+            rows = inRows ? smaller(moved.rows.n - first, moved.rows.atOnce) : 1;
 #pragma unroll 1
-  for (int j = 0; j < pieces; ++j) {
-    eachOperand(sources, inRows ? rows * operands : operands,
-                [&](int i, const Operand &operand, bool to) {
-                  if (j == 0)
-                    fails |= !awaitOperand(operand, to);
-                  state.streams[i] = locate(operand, j);
-                });
+  for (u32 i = threadIndex(), n = rows * moved.operands; i < n; i += lanes) {
+    Operand operand;
+    if (!moved.sites) {
+      operand = state.operands[i];
+    } else {
+      u32 site = i;
+      int x = moved.x, piece = 0;
+      if constexpr (inRows) {
+        const u32 row = quotient(i, moved.rows.ofOperands), all = u32(first) + row,
+                  iteration = quotient(all, moved.rows.ofIteration);
+        site = i - row * u32(moved.operands);
+        x += int(iteration) * moved.rows.step;
+        piece = int(all) - int(iteration) * moved.rows.perIteration;
+      }
+      operand = operandOf(moved.sites[site], x, moved.y);
+      operand.chunk += piece;
+      state.operands[i] = operand;
+    }
+    if (turn == 0)
+      fails |= !awaitOperand(operand, int(i) >= moved.sources);
+    locate(state.streams[i], operand, turn);
+  }
+  return fails;
+}
+
+/// What `state.moved` tells. Whether it failed.
+__device__ __forceinline__ int moveAll() {
+  const Moved &moved = state.moved;
+  int fails = 0, turn = 0, turns = 1;
+#pragma unroll 1
+  do {
+    if (threadIndex() < lanes)
+      fails = placeOperands(turn);
     if (syncAny(fails))
-      return true;
+      return 1;
     Team team = wholeBlock();
-    int row = 0, teams = 1;
+    int row = 0, rows = 1, teams = 1;
     if constexpr (inRows) {
-      teams = teamsFor(rows);
-      if (teams > 1) {
-        team.size = threads / 32 / teams * 32;
-        row = team.thread / team.size;
-        team.thread %= team.size;
+      rows = smaller(moved.rows.n - turn * moved.rows.atOnce, moved.rows.atOnce);
+      if (threads >= 64 && isShort()) {
+        teams = moved.rows.teams;
+        row = int(quotient(u32(team.thread) / 32, moved.rows.ofWarps));
+        team.size = 32 * moved.rows.warps;
+        team.thread -= row * team.size;
+        team.first = row * moved.operands;
         row = row < teams ? row : rows;
-        team.streams += row * operands;
       }
     }
 #pragma unroll 1
-    while (!inRows || row < rows) {
-      const i64 stride = state.launch->stride;
-      const Together together = lookAtAll(team.streams, sources, operands);
+    for (; row < rows; row += teams) {
+      const Together together = lookAtAll(team, moved.sources, moved.operands);
       i64 n = together.length;
-      if (n < 0) {
-        // Equal strides on all sides: adjacent chunks are one piece. With flags each has lines of
-        // its own, as those that take it apart expect.
-        n = kind & flagged ? stride : i64(count) * stride;
-        pieces = kind & flagged ? count : 1;
-      }
-      fails = !movePiece(team, n, together, {sources, operands, kind});
+      // Equal strides on all sides: adjacent chunks are one piece. With flags each has lines of
+      // its own, as those that take it apart expect.
+      const bool apart = n >= 0 || (flaggedWires && (moved.kind & flagged) != 0);
+      turns = apart ? moved.count : 1;
+      if (n < 0)
+        n = launched().stride * (apart ? 1 : moved.count);
+      fails = !movePiece(team, n, together, {moved.sources, moved.operands, moved.kind});
       if constexpr (!inRows)
         break;
-      row += teams;
-      team.streams += teams * operands;
+      team.first += teams * moved.operands;
     }
-    if (j + 1 < pieces)
-      syncBlock();
-  }
-  if (syncAny(fails))
-    return true;
-  if (!inRows || rows == 1)
-    eachOperand(sources, operands, [&](int, const Operand &operand, bool to) {
-      if (operand.peer == -2)
-        advance(operand.chunk, operand.buffer == simple || !to);
-    });
+    if (syncAny(fails))
+      return 1;
+  } while (++turn < (inRows ? larger(turns, moved.rows.batches) : turns));
+  if (!inRows || moved.rows.n == 1)
+#pragma unroll 1
+    for (int i = threadIndex(); i < moved.operands; i += threads)
+      if (const Operand &operand = state.operands[i]; operand.peer == -2)
+        advance(operand.chunk, operand.buffer == simple || i < moved.sources);
   syncWarp(); // another of its threads may use the channel next
-  return false;
+  return 0;
 }
 
-/// By one thread. A call, or registers would be kept for the constants in operands.
-__device__ __noinline__ void setOperand(int i, int peer, int buffer, int chunk) {
-  state.operands[i] = {peer, buffer, chunk};
-}
-__device__ __forceinline__ void setOperand(int i, const Operand &operand, int piece = 0) {
-  setOperand(i, operand.peer, operand.buffer, operand.chunk + piece);
+__device__ __noinline__ int runTransfer(int failed, int instruction, int sources, int operands,
+                                        int kind, int count, const Site *sites, int x, int y,
+                                        const Rows *rows) {
+  if (failed)
+    return 1;
+  reportAs(instruction);
+  if (threadIndex() == 0) {
+    state.moved.sources = sources;
+    state.moved.operands = operands;
+    state.moved.kind = kind;
+    state.moved.count = count;
+    state.moved.sites = sites;
+    state.moved.x = x;
+    state.moved.y = y;
+    if constexpr (inRows)
+      state.moved.rows = *rows;
+  }
+  syncWarp();
+  return moveAll();
 }
 
 /// Every destination becomes the combination of all sources, `count` adjacent chunks. Operands are
 /// so many sources, then the destinations.
-template <int sources, int kind = 0, typename... O>
+template <int n>
+static __device__ const Rows single = rowsOf<n>(0, 1, 1, 1);
+template <int sources, int kind = 0, int n>
 __device__ __forceinline__ void transfer(Block &b, int instruction, int count,
-                                         const O &...operands) {
-  static_assert(sizeof...(O) <= CCL_OPERANDS);
-  if (b.failed)
-    return;
-  reportAs(instruction);
+                                         const Site (&sites)[n], int x = 0, int y = 0) {
+  b.failed = runTransfer(b.failed, instruction, sources, n, kind, count, sites, x, y, &single<n>);
+}
+/// The same of operands that no table has.
+template <int sources, int kind = 0, typename... S>
+__device__ __forceinline__ void transferOf(Block &b, int instruction, int count,
+                                           const S &...sites) {
   if (threadIndex() == 0) {
     int next = 0;
-    (setOperand(next++, operands), ...);
+    ((state.operands[next++] = operandOf(sites, 0, 0)), ...);
   }
-  b.failed = transferOperands(count, sources, int(sizeof...(O)), kind, 1);
+  b.failed = runTransfer(b.failed, instruction, sources, sizeof...(S), kind, count, nullptr, 0, 0,
+                         &single<sizeof...(S)>);
 }
-
-/// Operands of one of several transfers: `first` and those behind it.
-struct Row {
-  int first, piece;
-
-  template <typename... O>
-  __device__ __forceinline__ void put(const O &...operands) const {
-    int next = first;
-    (setOperand(next++, operands, piece), ...);
-  }
-};
-
-/// The same of a loop's transfers, for i = begin, begin + step, ..., all in memory and such that
-/// none touches what another one writes: of(i, row) puts `perRow` operands.
-template <int sources, int perRow, typename F>
-__device__ __forceinline__ void transferEach(Block &b, int instruction, int count, int begin,
-                                             int end, int step, F of) {
-  constexpr int atOnce = CCL_OPERANDS / perRow;
-  const int rows = ceilDiv(end - begin, step) * count;
-#pragma unroll 1
-  for (int first = 0; first < rows && !b.failed; first += atOnce) {
-    const int some = smaller(rows - first, atOnce);
-    reportAs(instruction);
-    if (threadIndex() < lanes)
-#pragma unroll 1
-      for (int r = threadIndex(); r < some; r += lanes)
-        of(begin + (first + r) / count * step, Row{r * perRow, (first + r) % count});
-    b.failed = transferOperands(1, sources, perRow, 0, some);
-  }
+/// Those of a loop, in memory, for x = begin, ...: none touches what another one writes.
+template <int sources, int n>
+__device__ __forceinline__ void transferEach(Block &b, int instruction, int begin, const Rows &rows,
+                                             const Site (&sites)[n], int y = 0) {
+  b.failed = runTransfer(b.failed, instruction, sources, n, 0, 1, sites, begin, y, &rows);
 }
 
 //===----------------------------------------------------------------------===//
@@ -166,23 +199,37 @@ __device__ __forceinline__ void transferEach(Block &b, int instruction, int coun
 __device__ __forceinline__ void
 tableTransfer(Block &b, int number, const TableInstruction &instruction, const Shape &shape) {
   reportAs(number);
-  eachOperand(shape.sources, shape.operands, [&](int i, Operand &operand, bool) {
-    operand = state.launch->tables.operands[instruction.operands + i];
-    if (operand.peer == -2)
-      operand.chunk = state.launch->endOf[operand.chunk];
-  });
-  b.failed = transferOperands(instruction.count, shape.sources, shape.operands, shape.kind, 1);
+  if (threadIndex() < lanes)
+#pragma unroll 1
+    for (int i = threadIndex(); i < shape.operands; i += lanes) {
+      Operand &operand = state.operands[i];
+      operand = launched().tables.operands[instruction.operands + i];
+      if (operand.peer == -2)
+        operand.chunk = launched().endOf[operand.chunk];
+    }
+  if (threadIndex() == 0)
+    state.moved = {shape.sources, shape.operands, shape.kind, instruction.count, nullptr, 0, 0, {}};
+  syncWarp();
+  b.failed = moveAll();
 }
 
 /// A signal or a wait.
 __device__ __forceinline__ void tableSignal(Block &b, int number,
                                             const TableInstruction &instruction) {
-  const Operand &operand = state.launch->tables.operands[instruction.operands];
-  const Channel channel{state.launch->endOf[operand.chunk]};
+  const Operand &operand = launched().tables.operands[instruction.operands];
+  const Channel channel{launched().endOf[operand.chunk]};
+  bool fails = false;
+  reportAs(number);
+  if (threadIndex() == 0) {
+    if (instruction.pattern == -1)
+      advance(channel.end, true);
+    else
+      fails = !waitOne(channel.end);
+  }
   if (instruction.pattern == -1)
-    signal(b, number, channel);
+    syncWarp(); // another of its threads may use the channel next
   else
-    wait(b, number, channel);
+    b.failed = syncAny(fails);
 }
 
 /// All instructions of this agent. What they are is looked up each time, so that no register is
@@ -190,7 +237,7 @@ __device__ __forceinline__ void tableSignal(Block &b, int number,
 __device__ __forceinline__ void runTable(Block &b, const Shape *shapes) {
 #pragma unroll 1
   for (int number = 0; !b.failed; ++number) {
-    const Tables &tables = state.launch->tables;
+    const Tables &tables = launched().tables;
     const TableAgent agent = tables.agents[state.here.agent];
     if (number >= agent.end - agent.begin)
       break;

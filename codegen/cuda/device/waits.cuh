@@ -1,7 +1,7 @@
 //===- waits.cuh - Waits, and signals between ranks ---------------------------===//
 #pragma once
 
-#include "block.cuh"
+#include "places.cuh"
 
 namespace ccl::cuda {
 
@@ -15,7 +15,7 @@ __device__ constexpr int awaited(Awaited kind, int endOrPeer) { return endOrPeer
 
 /// A call, or waits would need registers for it. `waited` is in units of 1 << 16 nanoseconds.
 __device__ __noinline__ void addTimes(FailureReport &report, u32 waited) {
-  const Launch &launch = *state.launch;
+  const Launch &launch = launched();
   report.waitedNs = i64(waited) << 16;
   report.timeoutNs = launch.timeoutNs;
   report.microBatches = launch.microBatches;
@@ -28,7 +28,7 @@ __device__ __noinline__ void addTimes(FailureReport &report, u32 waited) {
 __device__ __noinline__ u64 look(u64 began, int what, u64 expected, u64 found) {
   if (what >= 0)
     relaxLong();
-  const Launch &launch = *state.launch;
+  const Launch &launch = launched();
   Control &control = *launch.control;
   const bool aborted = loadRelaxed(&control.abort) != 0;
   u32 waited;
@@ -109,59 +109,64 @@ __device__ __noinline__ bool waitOne(int e) {
   return came;
 }
 
-/// use(end) of each channel, by a thread for each of the first ones. All are different.
-template <typename F, typename... C>
-__device__ __forceinline__ void eachOf(F use, const C &...channels) {
-  static_assert(lanes == 1 || sizeof...(C) <= lanes);
-  if constexpr (lanes == 1) {
-    (use(Channel(channels).end), ...);
-  } else {
-    syncWarp(); // they may have been named just now
-    int mine = -1, i = 0;
-    ((mine = threadIndex() == i++ ? Channel(channels).end : mine), ...);
-    if (mine >= 0)
-      use(mine);
+enum Use : int { signals, waits, names };
+
+/// Signals channels, waits for their signals, or gives them numbers in the program from
+/// `instruction` on: `n` different ones, a thread each. Without a step they are a list; else one of
+/// a loop, where x is what it is for the first one, and `step` more for each other. Whether it
+/// failed.
+__device__ __noinline__ int useChannels(int failed, Use use, int instruction,
+                                        const Channels *channels, int n, int x, int y, int step) {
+  if (use == waits)
+    reportAs(instruction);
+  const bool byWarp = n <= lanes;
+  if (byWarp)
+    syncWarp();
+  else
+    syncBlock(); // those of the first warp may have used the channel
+#pragma unroll 1
+  for (int i = threadIndex(); i < n && !failed; i += threads) {
+    const Channels mine = channels[step == 0 ? i : 0];
+    const int e = channel(mine.family, valueOf(mine.peer, x + i * step, y)).end;
+    if (use == names)
+      state.named[instruction + i] = e;
+    else if (use == waits)
+      failed = !waitOne(e);
+    else
+      advance(e, true);
   }
+  if (use == waits || !byWarp)
+    return syncAny(failed);
+  syncWarp(); // another of its threads may use the channel next
+  return failed;
 }
 
 /// Each peer may rely on everything before.
-template <typename... C>
-__device__ __forceinline__ void signal(Block &b, int, const C &...channels) {
-  if (b.failed)
-    return;
-  eachOf([](int e) { advance(e, true); }, channels...);
-  syncWarp(); // another of its threads may use the channel next
+template <int n>
+__device__ __forceinline__ void signal(Block &b, const Channels (&list)[n], int x = 0, int y = 0) {
+  useChannels(b.failed, signals, 0, list, n, x, y, 0);
 }
 /// For the signals of all of them.
-template <typename... C>
-__device__ __forceinline__ void wait(Block &b, int instruction, const C &...channels) {
-  bool fails = b.failed;
-  reportAs(instruction);
-  if (!fails)
-    eachOf([&](int e) { fails = !waitOne(e) || fails; }, channels...);
-  b.failed = syncAny(fails);
+template <int n>
+__device__ __forceinline__ void wait(Block &b, int instruction, const Channels (&list)[n],
+                                     int x = 0, int y = 0) {
+  b.failed = useChannels(b.failed, waits, instruction, list, n, x, y, 0);
 }
-
-/// The same of a loop's channels, `of(i)` for i = begin, begin + step, ...: all different. All
-/// threads take part.
-template <typename F>
-__device__ __forceinline__ void signalEach(Block &b, int, int begin, int end, int step, F of) {
-  syncBlock(); // those of the first warp may have used the channel
-#pragma unroll 1
-  for (int i = begin + step * threadIndex(); i < end && !b.failed; i += step * threads)
-    advance(of(i).end, true);
-  syncBlock();
+/// The same of a loop's channels, for x = begin, begin + step, ...: all different.
+__device__ __forceinline__ void signalEach(Block &b, int begin, int end, int step,
+                                           const Channels &each, int y = 0) {
+  useChannels(b.failed, signals, 0, &each, (end - begin + step - 1) / step, begin, y, step);
 }
-template <typename F>
 __device__ __forceinline__ void waitEach(Block &b, int instruction, int begin, int end, int step,
-                                         F of) {
-  reportAs(instruction);
-  syncBlock();
-  bool fails = b.failed;
-#pragma unroll 1
-  for (int i = begin + step * threadIndex(); i < end && !fails; i += step * threads)
-    fails = !waitOne(of(i).end);
-  b.failed = syncAny(fails);
+                                         const Channels &each, int y = 0) {
+  b.failed = useChannels(b.failed, waits, instruction, &each, (end - begin + step - 1) / step,
+                         begin, y, step);
+}
+/// Numbers channels from `first` on: what each is lies in shared memory, so that no register is
+/// kept for it.
+template <int n>
+__device__ __forceinline__ void name(int first, const Channels (&list)[n], int x = 0, int y = 0) {
+  useChannels(0, names, first, list, n, x, y, 0);
 }
 
 } // namespace ccl::cuda

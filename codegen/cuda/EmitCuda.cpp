@@ -236,14 +236,12 @@ void CudaEmitter::writeHead() {
                     plan.buffers.size(), roles, plan.contract.chunks);
   os << fmt::format("#define CCL_ELEMENT {}\n#define CCL_REDUCTION {}\n", cudaName(plan.type),
                     cudaName(plan.contract.reduction));
-  // Rows of operands that are moved at once: as many as have a warp, or more.
-  constexpr size_t operandsAtOnce = 64;
   const bool rows = !tables && !needs.atOnce.empty();
-  const size_t mostOperands =
-      rows ? std::max(needs.mostOperands, operandsAtOnce) : needs.mostOperands;
-  os << fmt::format("#define CCL_ROWS {}\n", int(rows));
+  os << fmt::format("#define CCL_ROWS {}\n#define CCL_SLOTS {}\n#define CCL_PEERS {}\n"
+                    "#define CCL_TURNS {}\n",
+                    int(rows), int(needs.slots), int(needs.peers), int(needs.turns));
   os << fmt::format("#define CCL_OPERANDS {}\n#define CCL_AGENTS {}\n#define CCL_BARRIERS {}\n",
-                    mostOperands, mostAgents, plan.cuda.barriers);
+                    needs.mostOperands, mostAgents, plan.cuda.barriers);
   os << fmt::format("#define CCL_ENDS {}\n#define CCL_WIRES ({})\n#define CCL_SOURCES {}\n",
                     mostEnds(), wires(), fmt::join(needs.flaggedSources, ", "));
   if (!needs.multicasts.empty())

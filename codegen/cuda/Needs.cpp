@@ -43,6 +43,12 @@ LogicalResult NeedsFinder::verifyReduction(TransferOp transfer) {
     return transfer.emitOpError() << "has " << needs.mostOperands << " operands: on GPUs "
                                   << (options.tma ? "with tma " : "") << "at most " << most
                                   << " fit into a block's shared memory";
+  for (const SmallVector<PlaceRef> &places : {getFromPlaces(transfer), getToPlaces(transfer)})
+    for (const PlaceRef &place : places) {
+      needs.slots |= place.isChannel();
+      needs.peers |= bool(place.getPeer());
+    }
+  needs.turns |= transfer.getCount() != 1;
   constexpr size_t mostAtOnce = 8; // see device/units.cuh
   const SmallVector<PlaceRef> from = getFromPlaces(transfer), to = getToPlaces(transfer);
   if (llvm::any_of(wiresOf(from), isFlagged) || llvm::any_of(wiresOf(to), isFlagged))
@@ -180,8 +186,17 @@ void NeedsFinder::findLoops() {
   for (ProgramOp program : programs)
     program.walk([&](affine::AffineForOp loop) {
       TransferOp transfer = independentTransfer(loop);
-      if (transfer && !needs.multicasts.contains(transfer))
-        needs.atOnce[loop] = transfer;
+      if (!transfer || needs.multicasts.contains(transfer))
+        return;
+      needs.atOnce[loop] = transfer;
+      const uint64_t rows =
+          llvm::divideCeil(uint64_t(loop.getConstantUpperBound() - loop.getConstantLowerBound()),
+                           uint64_t(loop.getStepAsInt()));
+      const uint64_t operands = rows * (transfer.getFrom().size() + transfer.getTo().size());
+      // As many rows at once as there are warps, or more.
+      constexpr uint64_t operandsAtOnce = 64;
+      needs.mostOperands = std::max(needs.mostOperands, size_t(std::min(operands, operandsAtOnce)));
+      needs.turns |= operands > operandsAtOnce;
     });
 }
 

@@ -13,7 +13,10 @@ struct Needs {
   Multicasts multicasts;          ///< what goes through the switch
   std::optional<SwitchLoad> load; ///< if some transfer needs it
   AtOnce atOnce;
-  size_t mostOperands = 1; ///< of a transfer
+  size_t mostOperands = 1; ///< of a transfer, or of those of a loop that are moved at once
+  bool slots = false;      ///< some transfer has a slot of a channel
+  bool peers = false;      ///< some has memory of a peer
+  bool turns = false;      ///< some is of several chunks, or has operands for several batches
   size_t mostChannels = 0; ///< of a program, that slots of its transfers are of
   /// Numbers of sources of transfers with flags in their data, as far as there is code for each.
   std::set<size_t> flaggedSources{1};

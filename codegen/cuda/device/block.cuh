@@ -14,8 +14,19 @@ struct Launch : LaunchHead {
 enum Wire : int { memory = 0, simple = 1, ll = 2, ll128 = 4, lamport = 8 };
 constexpr int wires = CCL_WIRES;
 
-/// Whether transfers of several rows of operands are there. See transferEach.
-constexpr bool inRows = CCL_ROWS;
+constexpr bool flaggedWires = (wires & ~simple) != 0;
+
+/// What is there of transfers: several rows of operands (see transferEach); slots of channels and
+/// memory of peers as operands; several chunks or batches; kinds.
+constexpr bool inRows = CCL_ROWS, slots = CCL_SLOTS, peers = CCL_PEERS, severalTurns = CCL_TURNS;
+#ifdef CCL_MULTIMEM
+constexpr bool kinds = true;
+#else
+constexpr bool kinds = flaggedWires;
+#endif
+__device__ constexpr bool hasScratch(const char *roles) {
+  return *roles != 0 && (*roles == 's' || hasScratch(roles + 1));
+}
 
 /// Threads that see to channels and operands: some of the first warp, so that they need no
 /// barrier of the block among each other.
@@ -62,7 +73,6 @@ struct Moved {
   int x, y;
   Rows rows;
 };
-constexpr bool flaggedWires = (wires & ~simple) != 0;
 
 /// The same for all threads.
 struct BlockState {

@@ -11,6 +11,9 @@
 //   CCL_ROLES     of each buffer a letter: "ios" for an input, an output, scratch
 //   CCL_OPERANDS  most operands of a transfer
 //   CCL_ROWS      whether operands of several transfers are moved at once
+//   CCL_SLOTS     whether some transfer has a slot of a channel
+//   CCL_PEERS     whether some transfer has memory of a peer
+//   CCL_TURNS     whether some transfer is of several chunks, or more rows than there is room for
 //   CCL_AGENTS    most agents of a rank, those of copy engines included
 //   CCL_NAMED     most channels that a program has as Named
 //   CCL_BARRIERS  Barriers that the proof asks for

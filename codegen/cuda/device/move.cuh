@@ -51,10 +51,11 @@ template <int U>
 __device__ __forceinline__ int firstOf(int thread) {
   return thread / lanes * (U * lanes) + thread % lanes;
 }
-/// How many there are of `left` vectors from the first one on.
+/// How many there are from the first one on, in front of what lies `left` bytes behind it.
 template <int U>
 __device__ __forceinline__ int countOf(i64 left) {
-  return int((u32(smaller(left, i64(U * lanes))) + lanes - 1) / lanes);
+  constexpr u32 piece = 16 * lanes;
+  return int((u32(smaller(left, i64(U * piece))) + piece - 1) / piece);
 }
 
 /// Adds the sources of a transfer behind the first one, `at` bytes behind where they begin.
@@ -82,28 +83,24 @@ __device__ __forceinline__ void combineAll(const Team &team, Vector (&some)[U], 
     some[u] = sums[u].result();
 }
 
-/// `length` vectors that lie `at` bytes behind where the operands begin.
+/// Vectors from `at` to `end`, in bytes behind where the operands begin.
 template <int U, bool adds>
 __device__ __forceinline__ void moveVectors(const Team &team, int sources, int operands, i64 at,
-                                            i64 length) {
-  const int mine = firstOf<U>(team.thread);
-  at += mine * 16;
+                                            i64 end) {
 #pragma unroll 1
-  for (i64 left = length - mine; left > 0; left -= U * team.size) {
-    const int there = countOf<U>(left);
-    const char *first = team.stream(0).data + at;
+  for (at += firstOf<U>(team.thread) * 16; at < end; at += U * team.size * 16) {
+    const int there = countOf<U>(end - at);
     Vector some[U];
-    loadSome<16 * lanes>(some, first, there);
+    loadSome<16 * lanes>(some, team.stream(0).data + at, there);
     if constexpr (adds)
       if (sources > 1)
         combineAll(team, some, sources, at, there);
 #pragma unroll 1
     for (int d = sources; d < operands; ++d) {
-      char *to = team.stream(d).data + at;
-      if (sources > 1 || to != first)
-        storeSome<16 * lanes>(to, some, there);
+      char *to = team.stream(d).data;
+      if (sources > 1 || to != team.stream(0).data)
+        storeSome<16 * lanes>(to + at, some, there);
     }
-    at += U * team.size * 16;
   }
 }
 
@@ -138,6 +135,8 @@ __device__ void copyBulk(i64 skipped, i64 bytes, int operands); // of bulk.cuh
 /// In memory on both sides: 16 bytes at a time where all operands have the same offset in that,
 /// elements at both ends, never a byte outside.
 __device__ __noinline__ void moveMemory(Team team, i64 n, bool aligned, int sources, int operands) {
+  if constexpr (!inRows)
+    team = wholeBlock();
   constexpr i64 perVector = 16 / elementBytes;
   const i64 begin = (-u32(u64(team.stream(0).data)) & 15) / u32(elementBytes);
   const i64 head = aligned ? smaller(begin, n) : n, vectors = i64(u64(n - head) / perVector);
@@ -151,12 +150,13 @@ __device__ __noinline__ void moveMemory(Team team, i64 n, bool aligned, int sour
 #endif
   // What is added up has registers of its own, one for each element.
   constexpr int atOnce = 4, added = elementBytes < atOnce ? elementBytes : atOnce;
-  if constexpr (added == atOnce) {
-    moveVectors<atOnce, combines<R>>(team, sources, operands, head * elementBytes, vectors);
-  } else if (sources == 1)
-    moveVectors<atOnce, false>(team, 1, operands, head * elementBytes, vectors);
+  const i64 at = head * elementBytes, end = at + vectors * 16;
+  if constexpr (added == atOnce)
+    moveVectors<atOnce, combines<R>>(team, sources, operands, at, end);
+  else if (sources == 1)
+    moveVectors<atOnce, false>(team, 1, operands, at, end);
   else if constexpr (combines<R>)
-    moveVectors<added, true>(team, sources, operands, head * elementBytes, vectors);
+    moveVectors<added, true>(team, sources, operands, at, end);
 }
 
 } // namespace ccl::cuda

@@ -98,36 +98,37 @@ __device__ __noinline__ void moveThroughSwitch(i64 n, bool aligned, int kind, in
 #pragma unroll 1
   for (i64 i = threadIndex(); i < n - vectors * perVector; i += threads)
     moveElement(i < head ? i : i + vectors * perVector, kind, sources, operands);
-  const i64 skipped = head * elementBytes;
   constexpr int U = 2;
+  const i64 end = head * elementBytes + vectors * 16;
 #pragma unroll 1
-  for (i64 v = firstOf<U>(threadIndex()); v < vectors; v += U * threads) {
-    const int there = countOf<U>(vectors - v);
+  for (i64 at = head * elementBytes + firstOf<U>(threadIndex()) * 16; at < end;
+       at += U * threads * 16) {
+    const int there = countOf<U>(end - at);
     Vector some[U];
-    const char *first = state.streams[0].data + skipped;
+    const char *first = state.streams[0].data + at;
     if (kind & allSources) {
 #pragma unroll
       for (int u = 0; u < U; ++u) {
         some[u] = Vector{};
         if (u < there)
-          some[u] = loadFromAll(reinterpret_cast<const Vector *>(first) + v + u * lanes);
+          some[u] = loadFromAll(reinterpret_cast<const Vector *>(first) + u * lanes);
       }
     } else {
-      loadSome<16 * lanes>(some, first + v * 16, there);
+      loadSome<16 * lanes>(some, first, there);
       if constexpr (combines<R>)
         if (sources > 1)
-          combineAll(wholeBlock(), some, sources, skipped + v * 16, there);
+          combineAll(wholeBlock(), some, sources, at, there);
     }
 #pragma unroll 1
     for (int d = sources; d < operands; ++d) {
-      char *to = state.streams[d].data + skipped;
+      char *to = state.streams[d].data + at;
       if (!(kind & allDestinations))
-        storeSome<16 * lanes>(to + v * 16, some, there);
+        storeSome<16 * lanes>(to, some, there);
       else
 #pragma unroll
         for (int u = 0; u < U; ++u)
           if (u < there)
-            storeToAll(reinterpret_cast<Vector *>(to) + v + u * lanes, some[u]);
+            storeToAll(reinterpret_cast<Vector *>(to) + u * lanes, some[u]);
     }
   }
   fenceAlias();

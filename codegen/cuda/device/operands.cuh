@@ -59,7 +59,7 @@ __device__ __forceinline__ i64 startInSlot(int wire, i64 bytes) {
 __device__ __forceinline__ void locate(Stream &stream, const Operand &operand, int j) {
   const Launch &launch = launched();
   const i64 bytes = launch.stride * elementBytes;
-  if (operand.peer == -2) {
+  if (slots && operand.peer == -2) {
     const ChannelEnd &end = endAt(operand.chunk);
     const int wire = operand.buffer;
     stream.data = end.slots + end.slot * end.slotPitch + startInSlot(wire, j * bytes);
@@ -73,8 +73,9 @@ __device__ __forceinline__ void locate(Stream &stream, const Operand &operand, i
   }
   const BufferView &view = launch.buffers[operand.buffer];
   const char role = CCL_ROLES[operand.buffer];
-  const int chunk = operand.chunk + j, me = rank(), rank = operand.peer < 0 ? me : operand.peer;
-  char *base = operand.peer < 0 ? view.own : view.peers[rank] + view.offset;
+  const int chunk = operand.chunk + j, me = rank(),
+            rank = !peers || operand.peer < 0 ? me : operand.peer;
+  char *base = !peers || operand.peer < 0 ? view.own : view.peers[rank] + view.offset;
   i64 start = 0;
 #ifdef CCL_MULTIMEM
   if (operand.peer == -3) {
@@ -82,7 +83,7 @@ __device__ __forceinline__ void locate(Stream &stream, const Operand &operand, i
     stream.peer = operand.buffer;
   }
 #endif
-  if (role == 's') {
+  if (hasScratch(CCL_ROLES) && role == 's') {
     start = state.here.instance * view.instancePitch + chunk * bytes;
     stream.length = untold;
   } else {

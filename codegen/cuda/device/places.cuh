@@ -64,10 +64,12 @@ __device__ constexpr Site atAll(int b, const Index &chunk) { return {-3, b, chun
 __device__ __forceinline__ Operand operandOf(const Site &from, int x, int y) {
   const Site site = from; // at once
   Operand operand{site.kind, site.buffer, valueOf(site.chunk, x, y)};
-  if (operand.peer == -2)
+  if (slots && operand.peer == -2)
     operand.chunk = state.named[operand.chunk];
-  const int peer = valueOf(site.peer, x, y);
-  operand.peer = operand.peer == 0 ? peer : operand.peer;
+  if constexpr (peers) {
+    const int peer = valueOf(site.peer, x, y);
+    operand.peer = operand.peer == 0 ? peer : operand.peer;
+  }
   return operand;
 }
 

@@ -60,13 +60,24 @@ __device__ __forceinline__ bool isShort() {
   return elements <= threads * vectorsEach * 16 / elementBytes;
 }
 
+/// How many rows there are in a turn.
+__device__ __forceinline__ int rowsAt(int turn) {
+  const Rows &rows = state.moved.rows;
+  if constexpr (!inRows)
+    return 1;
+  else if constexpr (!severalTurns)
+    return rows.n;
+  else
+    return rows.n == 1 ? 1 : smaller(rows.n - turn * rows.atOnce, rows.atOnce);
+}
+
 /// By the first threads, for piece or batch `turn` of what is moved: operands are found, awaited
 /// and located. Whether that failed.
 __device__ __noinline__ int placeOperands(int turn) {
   int fails = 0;
   const Moved &moved = state.moved;
-  const int first = inRows ? turn * moved.rows.atOnce : 0,
-            rows = inRows ? smaller(moved.rows.n - first, moved.rows.atOnce) : 1;
+  const bool isOne = !inRows || moved.rows.n == 1;
+  const int first = isOne ? 0 : turn * moved.rows.atOnce, rows = rowsAt(turn);
 #pragma unroll 1
   for (u32 i = threadIndex(), n = rows * moved.operands; i < n; i += lanes) {
     Operand operand;
@@ -80,23 +91,28 @@ __device__ __noinline__ int placeOperands(int turn) {
                   iteration = quotient(all, moved.rows.ofIteration);
         site = i - row * u32(moved.operands);
         x += int(iteration) * moved.rows.step;
-        piece = int(all) - int(iteration) * moved.rows.perIteration;
+        if constexpr (severalTurns)
+          piece = int(all) - int(iteration) * moved.rows.perIteration;
       }
       operand = operandOf(moved.sites[site], x, moved.y);
       operand.chunk += piece;
-      state.operands[i] = operand;
+      if constexpr (slots)
+        state.operands[i] = operand;
     }
-    if (turn == 0)
-      fails |= !awaitOperand(operand, int(i) >= moved.sources);
-    locate(state.streams[i], operand, turn);
+    if constexpr (slots)
+      if (turn == 0)
+        fails |= !awaitOperand(operand, int(i) >= moved.sources);
+    locate(state.streams[i], operand, isOne ? turn : 0);
   }
   return fails;
 }
 
-/// What `state.moved` tells. Whether it failed.
+/// What `state.moved` tells. Whether it failed. What is looked up there is so before the last
+/// meeting of the block: the first thread may then go on to the next transfer.
 __device__ __forceinline__ int moveAll() {
   const Moved &moved = state.moved;
-  int fails = 0, turn = 0, turns = 1;
+  int fails = 0, turn = 0;
+  bool goesOn;
 #pragma unroll 1
   do {
     if (threadIndex() < lanes)
@@ -104,41 +120,49 @@ __device__ __forceinline__ int moveAll() {
     if (syncAny(fails))
       return 1;
     Team team = wholeBlock();
-    int row = 0, rows = 1, teams = 1;
+    int row = 0, turns = 1;
     if constexpr (inRows) {
-      rows = smaller(moved.rows.n - turn * moved.rows.atOnce, moved.rows.atOnce);
+      turns = moved.rows.batches;
       if (threads >= 64 && isShort()) {
-        teams = moved.rows.teams;
         row = int(quotient(u32(team.thread) / 32, moved.rows.ofWarps));
         team.size = 32 * moved.rows.warps;
         team.thread -= row * team.size;
-        team.first = row * moved.operands;
-        row = row < teams ? row : rows;
+        if (row >= moved.rows.teams)
+          row = moved.rows.n;
       }
     }
 #pragma unroll 1
-    for (; row < rows; row += teams) {
+    for (; row < rowsAt(turn); row += team.size < threads ? moved.rows.teams : 1) {
+      if constexpr (inRows)
+        team.first = row * moved.operands;
       const Together together = lookAtAll(team, moved.sources, moved.operands);
       i64 n = together.length;
       // Equal strides on all sides: adjacent chunks are one piece. With flags each has lines of
       // its own, as those that take it apart expect.
       const bool apart = n >= 0 || (flaggedWires && (moved.kind & flagged) != 0);
-      turns = apart ? moved.count : 1;
       if (n < 0)
-        n = launched().stride * (apart ? 1 : moved.count);
-      fails = !movePiece(team, n, together, {moved.sources, moved.operands, moved.kind});
+        n = launched().stride;
+      if constexpr (severalTurns) {
+        if (apart)
+          turns = larger(turns, moved.count);
+        else
+          n *= moved.count;
+      }
+      fails =
+          !movePiece(team, n, together, {moved.sources, moved.operands, kinds ? moved.kind : 0});
       if constexpr (!inRows)
         break;
-      team.first += teams * moved.operands;
     }
+    goesOn = severalTurns && ++turn < turns;
     if (syncAny(fails))
       return 1;
-  } while (++turn < (inRows ? larger(turns, moved.rows.batches) : turns));
-  if (!inRows || moved.rows.n == 1)
+  } while (goesOn);
+  if constexpr (slots)
+    if (threadIndex() < lanes && (!inRows || moved.rows.n == 1))
 #pragma unroll 1
-    for (int i = threadIndex(); i < moved.operands; i += threads)
-      if (const Operand &operand = state.operands[i]; operand.peer == -2)
-        advance(operand.chunk, operand.buffer == simple || i < moved.sources);
+      for (int i = threadIndex(); i < moved.operands; i += lanes)
+        if (const Operand &operand = state.operands[i]; operand.peer == -2)
+          advance(operand.chunk, operand.buffer == simple || i < moved.sources);
   syncWarp(); // another of its threads may use the channel next
   return 0;
 }
@@ -152,8 +176,10 @@ __device__ __noinline__ int runTransfer(int failed, int instruction, int sources
   if (threadIndex() == 0) {
     state.moved.sources = sources;
     state.moved.operands = operands;
-    state.moved.kind = kind;
-    state.moved.count = count;
+    if constexpr (kinds)
+      state.moved.kind = kind;
+    if constexpr (severalTurns)
+      state.moved.count = count;
     state.moved.sites = sites;
     state.moved.x = x;
     state.moved.y = y;

@@ -27,12 +27,14 @@ namespace {
 /// Who is alone copies; the others have channels to the next rank and from the one before.
 const char *const beginRing = R"(
 #define BEGIN_RING                                                                                 \
-  const int me = state.here.rank, ranks = state.launch->ranks;                                     \
+  const int me = state.here.rank, ranks = launched().ranks;                                     \
   if (ranks == 1) {                                                                                \
-    transfer<1>(b, 0, 1, at(0, 0), at(1, 0));                                                      \
+    transferOf<1>(b, 0, 1, at(0, 0), at(1, 0));                                                      \
     return;                                                                                        \
   }                                                                                                \
-  const Channel to = channel(0, (me + 1) % ranks), from = channel(1, (me + ranks - 1) % ranks);
+  enum { to, from };                                                                               \
+  const Channels ring[] = {{0, (me + 1) % ranks}, {1, (me + ranks - 1) % ranks}};                  \
+  name(0, ring);
 )";
 
 const char *const ringAllReduceText = R"(
@@ -40,15 +42,15 @@ static __device__ void run(Block &b) {
   BEGIN_RING
   if (me == SILENT)
     return;
-  transfer<1, SENDS>(b, 0, 1, at(0, me), slot(to, WIRE));
+  transferOf<1, SENDS>(b, 0, 1, at(0, me), slot(to, WIRE));
   for (int s = 1; s < ranks - 1; ++s)
-    transfer<2, SENDS>(b, s, 1, slot(from, WIRE), at(0, (me + ranks - s) % ranks), slot(to, WIRE));
-  transfer<2, SENDS>(b, ranks - 1, 1, slot(from, WIRE), at(0, (me + 1) % ranks),
+    transferOf<2, SENDS>(b, s, 1, slot(from, WIRE), at(0, (me + ranks - s) % ranks), slot(to, WIRE));
+  transferOf<2, SENDS>(b, ranks - 1, 1, slot(from, WIRE), at(0, (me + 1) % ranks),
                      at(1, (me + 1) % ranks), slot(to, WIRE));
   for (int s = 0; s < ranks - 2; ++s)
-    transfer<1, SENDS>(b, ranks + s, 1, slot(from, WIRE), at(1, (me + ranks - s) % ranks),
+    transferOf<1, SENDS>(b, ranks + s, 1, slot(from, WIRE), at(1, (me + ranks - s) % ranks),
                        slot(to, WIRE));
-  transfer<1, TAKES>(b, 2 * ranks - 2, 1, slot(from, WIRE), at(1, (me + 2) % ranks));
+  transferOf<1, TAKES>(b, 2 * ranks - 2, 1, slot(from, WIRE), at(1, (me + 2) % ranks));
 }
 )";
 
@@ -57,14 +59,14 @@ static __device__ void run(Block &b) {
   BEGIN_RING
   if (me == SILENT)
     return;
-  transfer<1, SENDS>(b, 0, 1, at(0, 0), at(1, me), slot(to, WIRE));
+  transferOf<1, SENDS>(b, 0, 1, at(0, 0), at(1, me), slot(to, WIRE));
   for (int s = 1; s < ranks; ++s) {
     const int c = (me + ranks - s) % ranks;
     if (s < ranks - 1)
-      transfer<1, SENDS>(b, 2 * s, 1, slot(from, WIRE), at(2, 1), slot(to, WIRE));
+      transferOf<1, SENDS>(b, 2 * s, 1, slot(from, WIRE), at(2, 1), slot(to, WIRE));
     else
-      transfer<1, TAKES>(b, 2 * s, 1, slot(from, WIRE), at(2, 1));
-    transfer<1>(b, 2 * s + 1, 1, at(2, 1), at(1, c));
+      transferOf<1, TAKES>(b, 2 * s, 1, slot(from, WIRE), at(2, 1));
+    transferOf<1>(b, 2 * s + 1, 1, at(2, 1), at(1, c));
   }
 }
 )";
@@ -78,64 +80,69 @@ static __device__ void run(Block &b) {
 
 const char *const directText = R"(
 static __device__ void run(Block &b) {
-  for (int p = state.here.agent; p < state.launch->ranks; p += 2)
-    transfer<1>(b, p, 1, at(0, 0, p), at(1, p));
+  for (int p = state.here.agent; p < launched().ranks; p += 2)
+    transferOf<1>(b, p, 1, at(0, 0, p), at(1, p));
 }
 )";
 
 const char *const ringReduceScatterText = R"(
 static __device__ void run(Block &b) {
   BEGIN_RING
-  transfer<1, SENDS>(b, 0, 1, at(0, (me + ranks - 1) % ranks), slot(to, WIRE));
+  transferOf<1, SENDS>(b, 0, 1, at(0, (me + ranks - 1) % ranks), slot(to, WIRE));
   for (int s = 1; s < ranks - 1; ++s)
-    transfer<2, SENDS>(b, s, 1, slot(from, WIRE), at(0, (me + ranks - 1 - s) % ranks),
+    transferOf<2, SENDS>(b, s, 1, slot(from, WIRE), at(0, (me + ranks - 1 - s) % ranks),
                        slot(to, WIRE));
-  transfer<2, TAKES>(b, ranks - 1, 1, slot(from, WIRE), at(0, me), at(1, 0));
+  transferOf<2, TAKES>(b, ranks - 1, 1, slot(from, WIRE), at(0, me), at(1, 0));
 }
 )";
 
 const char *const directReduceScatterText = R"(
 static __device__ void run(Block &b) {
-  const int me = state.here.rank, ranks = state.launch->ranks;
-  transfer<1>(b, 0, 1, at(0, me), at(1, 0));
+  const int me = state.here.rank, ranks = launched().ranks;
+  transferOf<1>(b, 0, 1, at(0, me), at(1, 0));
   for (int s = 1; s < ranks; ++s)
-    transfer<2>(b, s, 1, at(1, 0), at(0, me, (me + s) % ranks), at(1, 0));
+    transferOf<2>(b, s, 1, at(1, 0), at(0, me, (me + s) % ranks), at(1, 0));
 }
 )";
 
 const char *const directAllToAllText = R"(
 static __device__ void run(Block &b) {
   const int me = state.here.rank;
-  for (int p = 0; p < state.launch->ranks; ++p)
-    transfer<1>(b, p, 1, at(0, me, p), at(1, p));
+  for (int p = 0; p < launched().ranks; ++p)
+    transferOf<1>(b, p, 1, at(0, me, p), at(1, p));
 }
 )";
 
 const char *const allToAllText = R"(
 static __device__ void run(Block &b) {
-  const int me = state.here.rank, ranks = state.launch->ranks;
-  transfer<1>(b, 0, 1, at(0, me), at(1, me));
+  const int me = state.here.rank, ranks = launched().ranks;
+  transferOf<1>(b, 0, 1, at(0, me), at(1, me));
   if (me == SILENT)
     return;
   for (int s = 1; s < ranks; ++s) {
     const int to = (me + s) % ranks, from = (me + ranks - s) % ranks;
-    transfer<1, SENDS>(b, 2 * s, 1, at(0, to), slot(channel(0, to), WIRE));
-    transfer<1, TAKES>(b, 2 * s + 1, 1, slot(channel(1, from), WIRE), at(1, from));
+    const Channels both[] = {{0, to}, {1, from}};
+    name(0, both);
+    transferOf<1, SENDS>(b, 2 * s, 1, at(0, to), slot(0, WIRE));
+    transferOf<1, TAKES>(b, 2 * s + 1, 1, slot(1, WIRE), at(1, from));
   }
 }
 )";
 
 const char *const engineText = R"(
 static __device__ void run(Block &b) {
-  const int me = state.here.rank, ranks = state.launch->ranks;
+  const int me = state.here.rank, ranks = launched().ranks;
   if (me == MUTE)
     return;
-  transfer<1>(b, 0, 1, at(0, 0), at(2, 0));
+  transferOf<1>(b, 0, 1, at(0, 0), at(2, 0));
+  const Channels engines[] = {{2, me}, {4, me}};
   if (ranks > 1)
-    signal(b, 1, channel(2, me), channel(4, me));
-  transfer<1>(b, 3, 1, at(2, 0), at(1, me));
-  for (int s = 1; s < ranks; ++s)
-    wait(b, 3 + s, channel(1, (me + s) % ranks));
+    signal(b, engines);
+  transferOf<1>(b, 3, 1, at(2, 0), at(1, me));
+  for (int s = 1; s < ranks; ++s) {
+    const Channels next[] = {{1, (me + s) % ranks}};
+    wait(b, 3 + s, next);
+  }
 }
 extern "C" __global__ void test_step(const __grid_constant__ Launch one,
                                      const __grid_constant__ Step step) {
@@ -163,7 +170,7 @@ extern "C" __global__ void test_kernel(const __grid_constant__ Launch one, const
   if (!begin(b, one, all, blocksPerRank))
     return;
   do
-    if (state.launch->program >= 0)
+    if (launched().program >= 0)
       run(b);
   while (nextBatch(b));
   end(b);
@@ -213,19 +220,20 @@ Plan planOf(const char *name, Collective collective, int64_t chunks, const Varia
   plan.cuda.barriers = barriers;
   const bool flagged = protocolOf(variant.wire) > 0;
   const std::string lines = protocolOf(variant.wire) == 2 ? " | inLines" : "";
-  plan.cuda.source = fmt::format(
-      "#define CCL_BUFFERS 3\n#define CCL_ROLES \"ios\"\n#define CCL_CHUNKS {}\n"
-      "#define CCL_ELEMENT {}\n#define CCL_REDUCTION Sum\n#define CCL_OPERANDS 4\n"
-      "#define CCL_AGENTS {}\n#define CCL_BARRIERS {}\n#define CCL_THREADS 512\n"
-      "#define CCL_NAMED 0\n#define CCL_ROWS 0\n#define CCL_ENDS {}\n#define CCL_WIRES (simple | "
-      "{})\n"
-      "#define CCL_SOURCES 1, 2\n"
-      "#define WIRE {}\n#define SILENT {}\n#define TAKES {}\n#define SENDS {}\n"
-      "#include \"ccl.cuh\"\nusing namespace ccl::cuda;\n{}{}{}",
-      chunks, variant.type == ElementType::I64 ? "I64" : "I32", agents, barriers,
-      2 * variant.ranks + 2 * moreEnds, variant.wire, variant.wire, variant.silent,
-      flagged ? "flagged" + lines : "0", flagged ? "flagged | wholeSlots" + lines : "0", beginRing,
-      text, kernelText);
+  plan.cuda.source =
+      fmt::format("#define CCL_BUFFERS 3\n#define CCL_ROLES \"ios\"\n#define CCL_CHUNKS {}\n"
+                  "#define CCL_ELEMENT {}\n#define CCL_REDUCTION Sum\n#define CCL_OPERANDS 4\n"
+                  "#define CCL_AGENTS {}\n#define CCL_BARRIERS {}\n#define CCL_THREADS 512\n"
+                  "#define CCL_NAMED 2\n#define CCL_ROWS 0\n#define CCL_SLOTS 1\n#define CCL_PEERS "
+                  "1\n#define CCL_TURNS 1\n#define CCL_ENDS {}\n#define CCL_WIRES (simple | "
+                  "{})\n"
+                  "#define CCL_SOURCES 1, 2\n"
+                  "#define WIRE {}\n#define SILENT {}\n#define TAKES {}\n#define SENDS {}\n"
+                  "#include \"ccl.cuh\"\nusing namespace ccl::cuda;\n{}{}{}",
+                  chunks, variant.type == ElementType::I64 ? "I64" : "I32", agents, barriers,
+                  2 * variant.ranks + 2 * moreEnds, variant.wire, variant.wire, variant.silent,
+                  flagged ? "flagged" + lines : "0", flagged ? "flagged | wholeSlots" + lines : "0",
+                  beginRing, text, kernelText);
   plan.cuda.image = compile(plan.cuda.source);
   return plan;
 }

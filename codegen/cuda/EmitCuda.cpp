@@ -244,6 +244,10 @@ void CudaEmitter::writeHead() {
                     needs.mostOperands, mostAgents, plan.cuda.barriers);
   os << fmt::format("#define CCL_ENDS {}\n#define CCL_WIRES ({})\n#define CCL_SOURCES {}\n",
                     mostEnds(), wires(), fmt::join(needs.flaggedSources, ", "));
+  for (auto [name, isThere] : {std::pair("FLAGS", wires() != "simple"), std::pair("TABLES", tables),
+                               std::pair("STEPS", !plan.cuda.engines.empty())})
+    if (isThere)
+      os << fmt::format("#define CCL_{}\n", name);
   if (!needs.multicasts.empty())
     os << fmt::format("#define CCL_MULTIMEM \"{}\"\n#define CCL_MULTIMEM_BYTES {}\n",
                       needs.load ? needs.load->instruction : "",

@@ -110,11 +110,8 @@ LogicalResult ProgramWriter::writeFor(affine::AffineForOp loop) {
   FailureOr<bool> ofSignals = writeForOfSignals(loop);
   if (failed(ofSignals) || *ofSignals)
     return failure(failed(ofSignals));
-  if (TransferOp transfer = atOnce.lookup(loop)) {
-    FailureOr<bool> isWritten = writeForAtOnce(loop, transfer);
-    if (failed(isWritten) || *isWritten)
-      return failure(failed(isWritten));
-  }
+  if (TransferOp transfer = atOnce.lookup(loop))
+    return writeForAtOnce(loop, transfer);
   FailureOr<std::string> lower = printBound(loop, false), upper = printBound(loop, true);
   if (failed(lower) || failed(upper))
     return failure();
@@ -131,6 +128,12 @@ LogicalResult ProgramWriter::writeFor(affine::AffineForOp loop) {
   return success();
 }
 
+/// "begin, end, step" of constant bounds.
+static std::string printRange(affine::AffineForOp loop) {
+  return fmt::format("{}, {}, {}", loop.getConstantLowerBound(), loop.getConstantUpperBound(),
+                     loop.getStepAsInt());
+}
+
 /// Loops that only signal peers, or only wait for them: a thread for each.
 FailureOr<bool> ProgramWriter::writeForOfSignals(affine::AffineForOp loop) {
   auto ops = loop.getBody()->without_terminator();
@@ -141,46 +144,58 @@ FailureOr<bool> ProgramWriter::writeForOfSignals(affine::AffineForOp loop) {
   if (!channel || !isa<SignalOp, WaitOp>(action) || action->getOperand(0) != channel ||
       !namesEachChannelOnce(loop, channel))
     return false;
-  const std::string name = fmt::format("s{}", loops);
+  const std::string name = fmt::format("s{}", loops++);
   names[loop.getInductionVar()] = name;
+  const bool waits = isa<WaitOp>(action);
+  const std::string call = waits ? "waitEach" : "signalEach",
+                    range = fmt::format("b, {}{}", waits ? fmt::format("{}, ", instruction) : "",
+                                        printRange(loop));
+  ++instruction;
   IndexForm form(name);
-  FailureOr<std::optional<std::string>> text = printChannel(channel, form);
+  FailureOr<std::optional<std::string>> text = printChannel(channel, &form);
   if (failed(text))
     return failure();
-  if (!*text)
-    return false;
-  ++loops;
-  const bool waits = isa<WaitOp>(action);
-  line() << fmt::format("static __device__ const Channels channels{} = {};\n", tables, **text);
-  line() << fmt::format("{}(b, {}{}, {}, {}, channels{}{});\n", waits ? "waitEach" : "signalEach",
-                        waits ? fmt::format("{}, ", instruction) : "", loop.getConstantLowerBound(),
-                        loop.getConstantUpperBound(), loop.getStepAsInt(), tables,
-                        form.arguments());
-  ++tables;
-  ++instruction;
+  if (*text) {
+    line() << fmt::format("static __device__ const Channels channels{} = {{{}}};\n", tables,
+                          **text);
+    line() << fmt::format("{}({}, channels{}{});\n", call, range, tables++, form.arguments());
+    return true;
+  }
+  text = printChannel(channel, nullptr);
+  if (failed(text))
+    return failure();
+  line() << fmt::format("{}Of({}, [&](int {}) {{ return channel({}); }});\n", call, range, name,
+                        **text);
   return true;
 }
 
 /// Loops whose transfers have nothing to do with each other: operands of many at once.
-FailureOr<bool> ProgramWriter::writeForAtOnce(affine::AffineForOp loop, TransferOp transfer) {
-  const std::string name = fmt::format("s{}", loops);
+LogicalResult ProgramWriter::writeForAtOnce(affine::AffineForOp loop, TransferOp transfer) {
+  const std::string name = fmt::format("s{}", loops++);
   names[loop.getInductionVar()] = name;
+  const size_t sources = transfer.getFrom().size(), all = sources + transfer.getTo().size();
+  const int table = tables++;
+  line() << fmt::format("static __device__ const Rows rows{} = rowsOf<{}>({}, {});\n", table, all,
+                        printRange(loop), int64_t(transfer.getCount()));
+  const std::string numbers =
+      fmt::format("b, {}, {}, rows{}", instruction++, loop.getConstantLowerBound(), table);
   IndexForm form(name);
   FailureOr<std::optional<std::string>> operands = printOperands(transfer, &form);
   if (failed(operands))
     return failure();
-  if (!*operands)
-    return false;
-  ++loops;
-  const size_t sources = transfer.getFrom().size(), all = sources + transfer.getTo().size();
-  line() << fmt::format("static __device__ const Site sites{}[] = {{{}}};\n", tables, **operands);
-  line() << fmt::format("static __device__ const Rows rows{} = rowsOf<{}>({}, {}, {}, {});\n",
-                        tables, all, loop.getConstantLowerBound(), loop.getConstantUpperBound(),
-                        loop.getStepAsInt(), int64_t(transfer.getCount()));
-  line() << fmt::format("transferEach<{0}>(b, {1}, {2}, rows{3}, sites{3}{4});\n", sources,
-                        instruction++, loop.getConstantLowerBound(), tables, form.arguments());
-  ++tables;
-  return true;
+  if (*operands) {
+    line() << fmt::format("static __device__ const Site sites{}[] = {{{}}};\n", table, **operands);
+    line() << fmt::format("transferEach<{}>({}, sites{}{});\n", sources, numbers, table,
+                          form.arguments());
+    return success();
+  }
+  operands = printOperands(transfer, nullptr);
+  if (failed(operands))
+    return failure();
+  line() << fmt::format(
+      "transferEachOf<{}, {}>({}, [&](int {}, const Row &row) {{ row.put({}); }});\n", sources, all,
+      numbers, name, **operands);
+  return success();
 }
 
 //===----------------------------------------------------------------------===//

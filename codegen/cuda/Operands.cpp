@@ -85,15 +85,15 @@ FailureOr<std::string> ProgramWriter::printBound(affine::AffineForOp loop, bool 
 //===----------------------------------------------------------------------===//
 
 FailureOr<std::optional<std::string>> ProgramWriter::printChannel(ChannelOp channel,
-                                                                  IndexForm &form) {
+                                                                  IndexForm *form) {
   AffineMap map = channel.getPeer();
   auto operands = operandsOf(channel, map, channel.getPeerOperands());
   if (failed(operands))
     return failure();
-  std::optional<std::string> peer = form.print(map.getResult(0), map.getNumDims(), *operands);
+  std::optional<std::string> peer = print(map.getResult(0), map.getNumDims(), *operands, form);
   if (!peer)
     return peer;
-  return std::optional(fmt::format("{{{}, {}}}", host::familyOf(kernel, channel), *peer));
+  return std::optional(fmt::format("{}, {}", host::familyOf(kernel, channel), *peer));
 }
 
 LogicalResult
@@ -114,14 +114,14 @@ ProgramWriter::writeChannels(ArrayRef<ChannelOp> channels,
     form = IndexForm();
   };
   for (ChannelOp channel : channels) {
-    FailureOr<std::optional<std::string>> row = printChannel(channel, form);
+    FailureOr<std::optional<std::string>> row = printChannel(channel, &form);
     if (succeeded(row) && !*row) {
       end();
-      row = printChannel(channel, form);
+      row = printChannel(channel, &form);
     }
     if (failed(row) || !*row)
       return failure();
-    rows.push_back(**row);
+    rows.push_back(fmt::format("{{{}}}", **row));
   }
   end();
   return success();

@@ -32,7 +32,7 @@ private:
   mlir::LogicalResult writeOp(mlir::Operation *op);
   mlir::LogicalResult writeFor(mlir::affine::AffineForOp loop);
   mlir::FailureOr<bool> writeForOfSignals(mlir::affine::AffineForOp loop);
-  mlir::FailureOr<bool> writeForAtOnce(mlir::affine::AffineForOp loop, TransferOp transfer);
+  mlir::LogicalResult writeForAtOnce(mlir::affine::AffineForOp loop, TransferOp transfer);
   mlir::LogicalResult writeTransfer(TransferOp op);
   /// This one and those of its kind that follow it.
   mlir::LogicalResult writeSignals(mlir::Operation *first);
@@ -49,8 +49,9 @@ private:
   mlir::LogicalResult
   writeChannels(llvm::ArrayRef<ChannelOp> channels,
                 llvm::function_ref<void(size_t, size_t, llvm::StringRef, llvm::StringRef)> use);
-  mlir::FailureOr<std::optional<std::string>> printChannel(ChannelOp channel, IndexForm &form);
-  /// `all`: of all ranks, not of its own only. Without a form as code.
+  /// "family, peer", as a form has it, or without one as code.
+  mlir::FailureOr<std::optional<std::string>> printChannel(ChannelOp channel, IndexForm *form);
+  /// `all`: of all ranks, not of its own only.
   mlir::FailureOr<std::optional<std::string>> printOperand(TransferOp op, const PlaceRef &place,
                                                            bool all, IndexForm *form);
   /// Those of both sides, or nothing if a table cannot have them.

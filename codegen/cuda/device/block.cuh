@@ -149,10 +149,9 @@ __device__ __forceinline__ int rank() { return state.here.rank; }
 
 /// a mod m, never negative; quotients rounded down and up. m and b are positive.
 __device__ constexpr int mod(int a, int m) {
-  const int r = a % m;
-  return r < 0 ? r + m : r;
+  return (m & (m - 1)) == 0 ? a & (m - 1) : a % m + (a % m < 0 ? m : 0);
 }
-__device__ constexpr int floorDiv(int a, int b) { return a >= 0 ? a / b : -((-a + b - 1) / b); }
+__device__ constexpr int floorDiv(int a, int b) { return (a - mod(a, b)) / b; }
 __device__ constexpr int ceilDiv(int a, int b) { return -floorDiv(-a, b); }
 __device__ __forceinline__ int smaller(int a, int b) { return a < b ? a : b; }
 __device__ __forceinline__ int larger(int a, int b) { return a > b ? a : b; }

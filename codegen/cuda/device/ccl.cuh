@@ -17,6 +17,8 @@
 //   CCL_AGENTS    most agents of a rank, those of copy engines included
 //   CCL_NAMED     most channels that a program has as Named
 //   CCL_BARRIERS  Barriers that the proof asks for
+//   CCL_FLAGS     defined if some wire is not `simple`; so are CCL_TABLES and CCL_STEPS if
+//                 instructions come from tables, and if there are agents of copy engines
 //
 // All threads of a block call everything here together, with equal arguments. After a failure
 // (time-out, abort) every call returns at once, and the program runs to its end without effect.

@@ -46,19 +46,16 @@ __device__ __noinline__ bool meetPeers(bool tells, u64 *const *peersWords, const
   return syncAny(fails);
 }
 
-/// The ends of this instance to `state`.
-__device__ __forceinline__ void copyEnds(const Launch &launch) {
-  constexpr int words = sizeof(ChannelEnd) / 8;
+/// End e of this instance to `state`, by one thread. Other blocks of the rank are at ends that are
+/// theirs.
+__device__ __forceinline__ void copyEnd(int e) {
   static_assert(sizeof(ChannelEnd) % 8 == 0);
-#pragma unroll 1
-  for (int i = threadIndex(); i < launch.numEnds * words; i += threads) {
-    const int e = i / words, w = i % words;
-    ChannelEnd *home = homeOf(e);
-    if (w == 0)
-      state.homes[e] = home;
-    // Other blocks of the rank are at the ends that are theirs.
-    reinterpret_cast<u64 *>(state.copies)[i] = loadRelaxed(reinterpret_cast<const u64 *>(home) + w);
-  }
+  ChannelEnd *home = homeOf(e);
+  state.homes[e] = home;
+  u64 *copy = reinterpret_cast<u64 *>(state.copies + e);
+#pragma unroll
+  for (int w = 0; w < int(sizeof(ChannelEnd) / 8); ++w)
+    copy[w] = loadRelaxed(reinterpret_cast<const u64 *>(home) + w);
 }
 
 /// Whether this block has something to do. Peers' buffers may be touched when it returns. A grid
@@ -88,7 +85,9 @@ __device__ __forceinline__ bool begin(Block &b, const Launch &one, const Launch 
 #endif
   syncBlock();
   if constexpr (copied)
-    copyEnds(launch);
+#pragma unroll 1
+    for (int e = threadIndex(); e < launch.numEnds; e += threads)
+      copyEnd(e);
   b.failed = false;
   if constexpr ((CCL_BARRIERS & entryBarrier) != 0)
     b.failed = meetPeers(block == 0, launch.sync->peersEntered, launch.sync->entered,

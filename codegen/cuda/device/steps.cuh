@@ -3,17 +3,8 @@
 
 #include "launch.cuh"
 
+#ifdef CCL_STEPS
 namespace ccl::cuda {
-
-/// End e of this instance to `state`, by one thread.
-__device__ __forceinline__ void copyEnd(int e) {
-  ChannelEnd *home = homeOf(e);
-  state.homes[e] = home;
-  u64 *copy = reinterpret_cast<u64 *>(state.copies + e);
-#pragma unroll
-  for (int w = 0; w < int(sizeof(ChannelEnd) / 8); ++w)
-    copy[w] = loadRelaxed(reinterpret_cast<const u64 *>(home) + w);
-}
 
 /// Instruction i, by one thread. Whether what it waits for came.
 __device__ __forceinline__ bool stepOne(const Step &step, i64 i) {
@@ -76,3 +67,4 @@ __device__ __forceinline__ void runStep(const Launch &launch, const Step &step) 
 }
 
 } // namespace ccl::cuda
+#endif

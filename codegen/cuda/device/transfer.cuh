@@ -11,15 +11,16 @@ namespace ccl::cuda {
 /// came.
 __device__ __forceinline__ bool movePiece(const Team &team, i64 n, const Together &together,
                                           const Shape &shape) {
-  if constexpr ((wires & ~simple) != 0)
-    if (shape.kind & flagged) {
-      const i64 sent = shape.kind & wholeSlots ? launched().stride : n;
-      if constexpr ((wires & ll128) != 0)
-        if (shape.kind & inLines)
-          return moveFlagged<true, CCL_SOURCES>(n, sent, shape.sources, shape.operands);
-      if constexpr ((wires & ~(simple | ll128)) != 0)
-        return moveFlagged<false, CCL_SOURCES>(n, sent, shape.sources, shape.operands);
-    }
+#ifdef CCL_FLAGS
+  if (shape.kind & flagged) {
+    const i64 sent = shape.kind & wholeSlots ? launched().stride : n;
+    if constexpr ((wires & ll128) != 0)
+      if (shape.kind & inLines)
+        return moveFlagged<true, CCL_SOURCES>(n, sent, shape.sources, shape.operands);
+    if constexpr ((wires & ~(simple | ll128)) != 0)
+      return moveFlagged<false, CCL_SOURCES>(n, sent, shape.sources, shape.operands);
+  }
+#endif
 #ifdef CCL_MULTIMEM
   if (shape.kind & (allSources | allDestinations)) {
     moveThroughSwitch(n, together.aligned, shape.kind, shape.sources, shape.operands);
@@ -107,11 +108,12 @@ __device__ __noinline__ int placeOperands(int turn) {
   return fails;
 }
 
-/// What `state.moved` tells. Whether it failed. What is looked up there is so before the last
+/// What `state.moved` tells: from `turn` on, only this one of rows that no table has. Whether it
+/// failed. What is looked up there is so before the last
 /// meeting of the block: the first thread may then go on to the next transfer.
-__device__ __forceinline__ int moveAll() {
+__device__ __forceinline__ int moveAll(int turn) {
   const Moved &moved = state.moved;
-  int fails = 0, turn = 0;
+  int fails = 0;
   bool goesOn;
 #pragma unroll 1
   do {
@@ -153,7 +155,7 @@ __device__ __forceinline__ int moveAll() {
       if constexpr (!inRows)
         break;
     }
-    goesOn = severalTurns && ++turn < turns;
+    goesOn = severalTurns && ++turn < turns && (!inRows || moved.rows.n == 1 || moved.sites);
     if (syncAny(fails))
       return 1;
   } while (goesOn);
@@ -187,7 +189,7 @@ __device__ __noinline__ int runTransfer(int failed, int instruction, int sources
       state.moved.rows = *rows;
   }
   syncWarp();
-  return moveAll();
+  return moveAll(sites ? 0 : x);
 }
 
 /// Every destination becomes the combination of all sources, `count` adjacent chunks. Operands are
@@ -217,6 +219,40 @@ __device__ __forceinline__ void transferEach(Block &b, int instruction, int begi
   b.failed = runTransfer(b.failed, instruction, sources, n, 0, 1, sites, begin, y, &rows);
 }
 
+/// Operands of one of several transfers: `first` and those behind it.
+struct Row {
+  int first, piece;
+
+  template <typename... S>
+  __device__ __forceinline__ void put(const S &...sites) const {
+    int next = first;
+    (put(next++, operandOf(sites, 0, 0)), ...);
+  }
+
+private:
+  __device__ __forceinline__ void put(int i, Operand operand) const {
+    operand.chunk += piece;
+    state.operands[i] = operand;
+  }
+};
+/// The same of operands that no table has: of(x, row) puts them.
+template <int sources, int n, typename F>
+__device__ __forceinline__ void transferEachOf(Block &b, int instruction, int begin,
+                                               const Rows &rows, F of) {
+#pragma unroll 1
+  for (int batch = 0; batch < rows.batches && !b.failed; ++batch) {
+    const int first = batch * rows.atOnce, some = smaller(rows.n - first, rows.atOnce);
+    if (threadIndex() < lanes)
+#pragma unroll 1
+      for (int r = threadIndex(); r < some; r += lanes) {
+        const int iteration = (first + r) / rows.perIteration;
+        of(begin + iteration * rows.step, Row{r * n, first + r - iteration * rows.perIteration});
+      }
+    b.failed = runTransfer(b.failed, instruction, sources, n, 0, 1, nullptr, batch, 0, &rows);
+  }
+}
+
+#ifdef CCL_TABLES
 //===----------------------------------------------------------------------===//
 // Tables
 //===----------------------------------------------------------------------===//
@@ -236,7 +272,7 @@ tableTransfer(Block &b, int number, const TableInstruction &instruction, const S
   if (threadIndex() == 0)
     state.moved = {shape.sources, shape.operands, shape.kind, instruction.count, nullptr, 0, 0, {}};
   syncWarp();
-  b.failed = moveAll();
+  b.failed = moveAll(0);
 }
 
 /// A signal or a wait.
@@ -274,5 +310,6 @@ __device__ __forceinline__ void runTable(Block &b, const Shape *shapes) {
       tableTransfer(b, number, instruction, shapes[instruction.pattern]);
   }
 }
+#endif
 
 } // namespace ccl::cuda

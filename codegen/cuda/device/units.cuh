@@ -3,6 +3,7 @@
 
 #include "move.cuh"
 
+#ifdef CCL_FLAGS
 namespace ccl::cuda {
 
 /// As many elements of eight bytes as there are: of a row of `n`, or not aligned.
@@ -179,3 +180,4 @@ __device__ __forceinline__ bool moveFlagged(i64 n, i64 sent, int sources, int op
 }
 
 } // namespace ccl::cuda
+#endif

@@ -162,6 +162,33 @@ __device__ __forceinline__ void waitEach(Block &b, int instruction, int begin, i
   b.failed = useChannels(b.failed, waits, instruction, &each, (end - begin + step - 1) / step,
                          begin, y, step);
 }
+/// The same of those that no table has: of(x).
+template <typename F>
+__device__ __forceinline__ void useEachOf(Block &b, Use use, int instruction, int begin, int end,
+                                          int step, F of) {
+  int failed = b.failed;
+  if (use == waits)
+    reportAs(instruction);
+  syncBlock(); // those of the first warp may have used the channel
+#pragma unroll 1
+  for (int x = begin + step * threadIndex(); x < end && !failed; x += step * threads) {
+    const int e = of(x).end;
+    if (use == waits)
+      failed = !waitOne(e);
+    else
+      advance(e, true);
+  }
+  b.failed = syncAny(failed);
+}
+template <typename F>
+__device__ __forceinline__ void signalEachOf(Block &b, int begin, int end, int step, F of) {
+  useEachOf(b, signals, 0, begin, end, step, of);
+}
+template <typename F>
+__device__ __forceinline__ void waitEachOf(Block &b, int instruction, int begin, int end, int step,
+                                           F of) {
+  useEachOf(b, waits, instruction, begin, end, step, of);
+}
 /// Numbers channels from `first` on: what each is lies in shared memory, so that no register is
 /// kept for it.
 template <int n>

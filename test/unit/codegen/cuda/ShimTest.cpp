@@ -247,6 +247,7 @@ const char *const head = R"(
 #define CCL_ENDS 1
 #define CCL_NAMED 2
 #define CCL_ROWS 0
+#define CCL_FLAGS
 #define CCL_SLOTS 1
 #define CCL_PEERS 0
 #define CCL_TURNS 0

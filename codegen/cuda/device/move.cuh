@@ -58,25 +58,31 @@ __device__ __forceinline__ int countOf(i64 left) {
   return int((u32(smaller(left, i64(U * piece))) + piece - 1) / piece);
 }
 
-/// Adds the sources of a transfer behind the first one, `at` bytes behind where they begin.
+/// Whether elements are added up as they are; else each takes its time to widen.
+constexpr bool asTheyAre = sizeof(typename E::Value) == elementBytes;
+
+/// Adds the sources of a transfer behind the first one, `at` bytes behind where they begin. Loads
+/// of one are under way while the one before is waited for.
 template <int U>
 __device__ __forceinline__ void combineAll(const Team &team, Vector (&some)[U], int sources, i64 at,
                                            int there) {
   Combination<Vector> sums[U];
-  int s = 1;
   Vector next[U];
-  loadSome<16 * lanes>(next, team.stream(s).data + at, there);
+  if constexpr (!asTheyAre)
+    loadSome<16 * lanes>(next, team.stream(1).data + at, there);
 #pragma unroll
   for (int u = 0; u < U; ++u)
     sums[u].start(some[u]);
 #pragma unroll 1
-  while (true) {
+  for (int s = 1; s < sources; ++s) {
+    if constexpr (asTheyAre)
+      loadSome<16 * lanes>(next, team.stream(s).data + at, there);
 #pragma unroll
     for (int u = 0; u < U; ++u)
       sums[u].add(next[u]);
-    if (++s >= sources)
-      break;
-    loadSome<16 * lanes>(next, team.stream(s).data + at, there);
+    if constexpr (!asTheyAre)
+      if (s + 1 < sources)
+        loadSome<16 * lanes>(next, team.stream(s + 1).data + at, there);
   }
 #pragma unroll
   for (int u = 0; u < U; ++u)
@@ -93,7 +99,7 @@ __device__ __forceinline__ void moveVectors(const Team &team, int sources, int o
     Vector some[U];
     loadSome<16 * lanes>(some, team.stream(0).data + at, there);
     if constexpr (adds)
-      if (sources > 1)
+      if (asTheyAre || sources > 1)
         combineAll(team, some, sources, at, there);
 #pragma unroll 1
     for (int d = sources; d < operands; ++d) {
@@ -113,7 +119,7 @@ __device__ __forceinline__ void moveElements(const Team &team, int sources, int 
     const i64 at = i < head ? i : i + skipped;
     Stored x = reinterpret_cast<const Stored *>(team.stream(0).data)[at];
     if constexpr (combines<R>)
-      if (sources > 1) {
+      if (asTheyAre || sources > 1) {
         Combination<Stored> sum;
         sum.start(x);
 #pragma unroll 1

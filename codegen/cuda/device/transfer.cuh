@@ -53,12 +53,14 @@ __device__ constexpr Rows rowsOf(int begin, int end, int step, int count) {
           Index::inverseOf(all / teams)};
 }
 
-/// Whether the warps of a block have a row each: up to so many bytes.
-__device__ __forceinline__ bool isShort() {
+/// How many rows are moved at once: one for some warps each up to so many bytes.
+__device__ __forceinline__ int teamsNow() {
   constexpr int vectorsEach = 4;
   const u64 length = state.streams[0].length;
   const u64 elements = length == untold ? u64(launched().stride) : length & ~ofPeer;
-  return elements <= threads * vectorsEach * 16 / elementBytes;
+  return threads >= 64 && elements <= threads * vectorsEach * 16 / elementBytes
+             ? state.moved.rows.teams
+             : 1;
 }
 
 /// How many rows there are in a turn.
@@ -125,7 +127,7 @@ __device__ __forceinline__ int moveAll(int turn) {
     int row = 0, turns = 1;
     if constexpr (inRows) {
       turns = moved.rows.batches;
-      if (threads >= 64 && isShort()) {
+      if (teamsNow() > 1) {
         row = int(quotient(u32(team.thread) / 32, moved.rows.ofWarps));
         team.size = 32 * moved.rows.warps;
         team.thread -= row * team.size;
@@ -134,7 +136,7 @@ __device__ __forceinline__ int moveAll(int turn) {
       }
     }
 #pragma unroll 1
-    for (; row < rowsAt(turn); row += team.size < threads ? moved.rows.teams : 1) {
+    for (; row < rowsAt(turn); row += inRows ? teamsNow() : 1) { // no register is kept for it
       if constexpr (inRows)
         team.first = row * moved.operands;
       const Together together = lookAtAll(team, moved.sources, moved.operands);

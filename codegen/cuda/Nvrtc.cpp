@@ -154,8 +154,12 @@ std::optional<int> parseArch(StringRef arch) {
 
 /// Products and sums are rounded one by one, as on the host. To optimize on several threads gains
 /// nothing for sources of our size, and costs registers.
-static std::vector<std::string> options(StringRef arch) {
-  return {"--gpu-architecture=" + arch.str(), "--std=c++17", "--fmad=false", "--ptxas-options=-v"};
+std::vector<std::string> Nvrtc::options(StringRef arch) const {
+  std::vector<std::string> options = {"--gpu-architecture=" + arch.str(), "--std=c++17",
+                                      "--fmad=false", "--ptxas-options=-v"};
+  if (majorVersion >= 13)
+    options.push_back("--minimal"); // saves declarations that nothing here needs
+  return options;
 }
 
 std::string Nvrtc::identity() const {

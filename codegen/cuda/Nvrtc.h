@@ -57,6 +57,7 @@ private:
   struct Functions;
   static llvm::Expected<std::unique_ptr<Nvrtc>> open(llvm::StringRef path);
   llvm::Error load(void *library, llvm::StringRef name);
+  std::vector<std::string> options(llvm::StringRef arch) const;
 
   std::shared_ptr<const Functions> functions;
   int majorVersion = 0, minorVersion = 0;

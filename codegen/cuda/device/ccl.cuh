@@ -15,7 +15,7 @@
 //   CCL_PEERS     whether some transfer has memory of a peer
 //   CCL_TURNS     whether some transfer is of several chunks, or more rows than there is room for
 //   CCL_AGENTS    most agents of a rank, those of copy engines included
-//   CCL_NAMED     most channels that a program has as Named
+//   CCL_NAMED     most channels of a program that slots are of
 //   CCL_BARRIERS  Barriers that the proof asks for
 //   CCL_FLAGS     defined if some wire is not `simple`; so are CCL_TABLES and CCL_STEPS if
 //                 instructions come from tables, and if there are agents of copy engines

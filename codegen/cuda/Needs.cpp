@@ -188,11 +188,16 @@ void NeedsFinder::findLoops() {
       TransferOp transfer = independentTransfer(loop);
       if (!transfer || needs.multicasts.contains(transfer))
         return;
-      needs.atOnce[loop] = transfer;
       const uint64_t rows =
           llvm::divideCeil(uint64_t(loop.getConstantUpperBound() - loop.getConstantLowerBound()),
                            uint64_t(loop.getStepAsInt()));
-      const uint64_t operands = rows * (transfer.getFrom().size() + transfer.getTo().size());
+      // Devices tell rows apart by 31 bits.
+      const uint64_t count = uint64_t(transfer.getCount());
+      if (rows * count >= (uint64_t(1) << 31) / count)
+        return;
+      needs.atOnce[loop] = transfer;
+      const uint64_t operands =
+          rows * count * (transfer.getFrom().size() + transfer.getTo().size());
       // As many rows at once as there are warps, or more.
       constexpr uint64_t operandsAtOnce = 64;
       needs.mostOperands = std::max(needs.mostOperands, size_t(std::min(operands, operandsAtOnce)));

@@ -27,6 +27,7 @@ class Test:
     vm: list = dataclasses.field(default_factory=lambda: ["--nics", "2"])
     environment: dict = dataclasses.field(default_factory=dict)
     setup: str = ""  # a line of shell before it
+    expect: list = dataclasses.field(default_factory=list)  # expressions that the output matches
     seconds: int = 120  # boot included
 
 
@@ -40,6 +41,10 @@ TESTS = [
          environment=NICS),
     Test("rdma/verbs-one-nic", ["rdma-verbs", "--test-case=rdma: *"], ["--nics", "1"],
          environment={"RDMA_TEST_NICS": "rxe0,rxe0"}),
+    Test("rdma/info", ["ccl", "info", "-d"], setup="ip link set port1 down",
+         expect=[r"(?m)^rdma +ok +1 of 2 ports usable$",
+                 r"(?m)^rxe0:1 +ok +RoCE ::ffff:10\.77\.0\.1 of nic0 \(GID index 1\), ",
+                 r"(?m)^rxe1:1 +unusable +it is down: `ip link set nic1 up`"]),
     # A wire that loses and delays: right all the same.
     Test("rdma/verbs-netem", ["rdma-verbs", "--test-case=rdma: *", "--test-case-exclude=*word*"],
          environment=NICS, setup="tc qdisc add dev nic0 root netem delay 5ms loss 2%"),
@@ -94,12 +99,15 @@ def run(test, tool, tree):
     status, output, whole = run_in_vm(tool, test, command)
     found = DOCTEST.search(output)
     passed, failed = map(int, found.groups()) if found else (int(status == 0), 0)
-    if status != 0 and failed == 0:
-        failed = 1
+    missing = [pattern for pattern in test.expect if not re.search(pattern, output)]
+    if (status != 0 or missing) and failed == 0:
+        passed, failed = passed if found else 0, 1
     print(f"{'FAIL' if failed else 'ok'}: {test.name}: {passed} passed, {failed} failed "
           f"({time.monotonic() - start:.1f} s)", flush=True)
     if failed:
         print(output, end="" if output.endswith("\n") else "\n")
+        for pattern in missing:
+            print(f"no line is like {pattern}")
         print(f"exit status {status}; again with: {' '.join(whole)}", flush=True)
     return passed, failed
 

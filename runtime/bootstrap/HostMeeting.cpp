@@ -106,7 +106,8 @@ std::string encodeSilent(const std::vector<Silent> &silent) {
 
 std::vector<Silent> decodeSilent(llvm::StringRef body) {
   std::vector<Silent> silent(body.size() / sizeof(Silent));
-  std::memcpy(silent.data(), body.data(), silent.size() * sizeof(Silent));
+  if (!silent.empty())
+    std::memcpy(silent.data(), body.data(), silent.size() * sizeof(Silent));
   return silent;
 }
 

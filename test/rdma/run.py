@@ -45,6 +45,11 @@ TESTS = [
          expect=[r"(?m)^rdma +ok +1 of 2 ports usable$",
                  r"(?m)^rxe0:1 +ok +RoCE ::ffff:10\.77\.0\.1 of nic0 \(GID index 1\), ",
                  r"(?m)^rxe1:1 +unusable +it is down: `ip link set nic1 up`"]),
+    # Channels between ranks, and what goes wrong with them.
+    Test("rdma/channels", ["unit-wire", "--test-case=channels:*"], environment=NICS),
+    Test("rdma/channels-netem",
+         ["unit-wire", "--test-case=channels: *several*,channels: tiny*,channels: 100*"],
+         environment=NICS, setup="tc qdisc add dev nic0 root netem delay 5ms loss 2%"),
     # A wire that loses and delays: right all the same.
     Test("rdma/verbs-netem", ["rdma-verbs", "--test-case=rdma: *", "--test-case-exclude=*word*"],
          environment=NICS, setup="tc qdisc add dev nic0 root netem delay 5ms loss 2%"),

@@ -53,7 +53,7 @@ std::vector<std::string> runUntil(Net &net, const std::function<void()> &event) 
 
 } // namespace
 
-TEST_CASE("a link that goes down is named, with rank, NIC and channel") {
+TEST_CASE("channels: a link that goes down is named, with rank, NIC and channel") {
   for (uint64_t seed : {0, 1, 2})
     for (bool ranksHelp : {true, false}) {
       CAPTURE(seed);
@@ -61,15 +61,16 @@ TEST_CASE("a link that goes down is named, with rank, NIC and channel") {
       options.fabric.seed = seed;
       options.ranksHelp = ranksHelp;
       Net net(options);
-      const auto said = runUntil(net, [&] { net.fabric->setLink(Net::nicName(1, 0), false); });
+      const auto said = runUntil(net, [&] { net.setLink(1, 0, false); });
+      net.setLink(1, 0, true);
       CHECK((said[0] != Net::stopped || said[1] != Net::stopped));
       for (int rank : {0, 1}) {
         const std::string &text = said[size_t(rank)];
         CAPTURE(text);
         if (text == Net::stopped)
           continue;
-        CHECK(has(text, fmt::format("rank {} cannot write to rank {} through nic{}.0 (port 1, GID ",
-                                    rank, 1 - rank, rank)));
+        CHECK(has(text, fmt::format("rank {} cannot write to rank {} through {}", rank, 1 - rank,
+                                    Net::portText(rank, 0))));
         CHECK(has(text, "transport retry counter exceeded"));
         CHECK(has(text, " tag "));
         const std::optional<RuntimeError> failure = net.wires[size_t(rank)]->failure();
@@ -80,16 +81,16 @@ TEST_CASE("a link that goes down is named, with rank, NIC and channel") {
     }
 }
 
-TEST_CASE("after a failure nothing moves any more") {
+TEST_CASE("channels: after a failure nothing moves any more") {
   Net net(impatient());
-  const auto said = runUntil(net, [&] { net.fabric->setLink(Net::nicName(1, 0), false); });
+  const auto said = runUntil(net, [&] { net.setLink(1, 0, false); });
   const int rank = said[0] == Net::stopped ? 1 : 0;
   Wire &wire = *net.wires[size_t(rank)];
   CHECK_FALSE(wire.progress());
   CHECK_FALSE(wire.isDrained());
   const ChannelEnd *end = wire.end(forever[size_t(rank)].key, true);
   const uint64_t before = __atomic_load_n(end->arrive, __ATOMIC_ACQUIRE);
-  net.fabric->setLink(Net::nicName(1, 0), true);
+  net.setLink(1, 0, true);
   CHECK(net.run(forever, 1, {1 - rank})[size_t(rank)] == said[size_t(rank)]);
   CHECK(__atomic_load_n(end->arrive, __ATOMIC_ACQUIRE) == before);
 }
@@ -116,7 +117,8 @@ TEST_CASE("every kind of completion is told in words, whenever it comes") {
     }
 }
 
-TEST_CASE("a peer that is gone is an error for who writes to it; for one that left it is none") {
+TEST_CASE("channels: a peer that is gone is an error for who writes to it; for one that left it is "
+          "none") {
   NetOptions options = impatient();
   Net net(options);
   const std::vector<Flow> there = {{{0, 1, 0, 2}, 10, whole(500)}};
@@ -131,7 +133,7 @@ TEST_CASE("a peer that is gone is an error for who writes to it; for one that le
   REQUIRE(second.open(there) == "");
   second.wires[1].reset();
   const std::string said = second.run(there, 1, {1})[0];
-  CHECK(has(said, "rank 0 cannot write to rank 1 through nic0.0"));
+  CHECK(has(said, "rank 0 cannot write to rank 1 through " + Net::portText(0, 0)));
 
   Net third(options);
   REQUIRE(third.open(there) == "");
@@ -140,7 +142,7 @@ TEST_CASE("a peer that is gone is an error for who writes to it; for one that le
   CHECK(has(third.run(there, 1, {1})[0], "that rank has left"));
 }
 
-TEST_CASE("a peer that consumes after the other has left comes to its end") {
+TEST_CASE("channels: a peer that consumes after the other has left comes to its end") {
   NetOptions options = impatient();
   Net net(options);
   const std::vector<Flow> flows = {{{0, 1, 0, 8}, 8, whole(500)}, {{0, 1, 1, 0}, 2, {}}};
@@ -151,7 +153,7 @@ TEST_CASE("a peer that consumes after the other has left comes to its end") {
   CHECK(net.run(flows, 1, {0})[1] == "");
 }
 
-TEST_CASE("wires are destroyed whatever is under way") {
+TEST_CASE("channels: wires are destroyed whatever is under way") {
   for (int i = 0; i < 20; ++i) {
     CAPTURE(i);
     NetOptions options = impatient();
@@ -175,7 +177,7 @@ TEST_CASE("wires are destroyed whatever is under way") {
   }
 }
 
-TEST_CASE("a program that the plan does not describe is an error") {
+TEST_CASE("channels: a program that the plan does not describe is an error") {
   for (bool described : {true, false}) {
     CAPTURE(described);
     Net net({});

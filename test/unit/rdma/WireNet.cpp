@@ -3,6 +3,10 @@
 
 #include "runtime/Backoff.h"
 
+#include "llvm/ADT/SmallVector.h"
+#include "llvm/ADT/StringRef.h"
+
+#include <cstdlib>
 #include <cstring>
 #include <thread>
 
@@ -107,6 +111,21 @@ std::vector<ChannelKey> keysBetween(const std::vector<Flow> &flows, int a, int b
   return keys;
 }
 
+/// What RDMA_TEST_NICS names.
+std::vector<std::string> devices() {
+  const char *names = std::getenv("RDMA_TEST_NICS");
+  llvm::SmallVector<llvm::StringRef> parts;
+  llvm::StringRef(names ? names : "").split(parts, ',', -1, false);
+  return {parts.begin(), parts.end()};
+}
+
+std::unique_ptr<rdma::Nic> openDevice(int index) {
+  const std::vector<std::string> names = devices();
+  rdma::NicOptions options;
+  options.device = names[size_t(index) % names.size()];
+  return llvm::cantFail(rdma::openVerbs("", options));
+}
+
 std::string textOf(llvm::Error error) { return llvm::toString(std::move(error)); }
 
 } // namespace
@@ -147,13 +166,15 @@ std::function<std::vector<rdma::Piece>(uint64_t)> drawn(uint64_t seed, int64_t m
   };
 }
 
+bool Net::isOnDevices() { return !devices().empty(); }
+
 Net::Net(const NetOptions &options)
-    : options(options), fabric(rdma::Fabric::create(options.fabric)) {
+    : options(options), fabric(isOnDevices() ? nullptr : rdma::Fabric::create(options.fabric)) {
   for (int rank = 0; rank < options.ranks; ++rank) {
     std::vector<std::unique_ptr<rdma::Nic>> nics;
     nics.reserve(size_t(nicsOf(rank)));
     for (int nic = 0; nic < nicsOf(rank); ++nic)
-      nics.push_back(fabric->addNic(nicName(rank, nic)));
+      nics.push_back(fabric ? fabric->addNic(nicName(rank, nic)) : openDevice(rank + nic));
     rdma::WireOptions wireOptions;
     wireOptions.rank = rank;
     wireOptions.slotBytes = options.slotBytes;
@@ -161,6 +182,24 @@ Net::Net(const NetOptions &options)
     wireOptions.queues = options.queues;
     wires.push_back(llvm::cantFail(rdma::Wire::create(std::move(nics), wireOptions)));
   }
+}
+
+void Net::setLink(int rank, int nic, bool up) {
+  if (fabric)
+    return fabric->setLink(nicName(rank, nic), up);
+  const std::vector<std::string> names = devices();
+  const std::string &name = names[size_t(rank + nic) % names.size()];
+  // Not `ip link`: that takes routes and GIDs away.
+  const std::string command = fmt::format("tc qdisc {} dev nic{} root netem loss 100%",
+                                          up ? "del" : "replace", name.substr(3));
+  if (std::system(command.c_str()) != 0)
+    fmt::print(stderr, "{}: failed\n", command);
+}
+
+std::string Net::portText(int rank, int nic) {
+  const std::vector<std::string> names = devices();
+  return fmt::format("{} (port 1, GID ",
+                     names.empty() ? nicName(rank, nic) : names[size_t(rank + nic) % names.size()]);
 }
 
 std::string Net::open(const std::vector<Flow> &flows) {

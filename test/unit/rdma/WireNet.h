@@ -1,4 +1,9 @@
-//===- WireNet.h - Ranks on an emulated fabric, with programs that check every byte -===//
+//===- WireNet.h - Ranks with NICs, and programs that check every byte --------------===//
+//
+// On an emulated fabric, or on the devices that the environment variable RDMA_TEST_NICS names
+// ("rxe0,rxe1"), of which ranks use one after the other. Cases whose name begins with "channels:"
+// run on both.
+//===----------------------------------------------------------------------===//
 #pragma once
 
 #include "runtime/rdma/Wire.h"
@@ -42,13 +47,19 @@ public:
   /// All in one.
   std::string runAll(const std::vector<Flow> &flows, int times = 1);
 
+  static bool isOnDevices();
+  /// Nothing gets to or from a NIC any more, or again. Of a device NAME all of its netdev is lost:
+  /// rxe1 is on nic1 in the VM.
+  void setLink(int rank, int nic, bool up);
+  /// As errors name it, without the index of its GID: "nic0.1 (port 1, GID ".
+  static std::string portText(int rank, int nic);
   static std::string nicName(int rank, int nic) { return fmt::format("nic{}.{}", rank, nic); }
   int nicsOf(int rank) const {
     return options.nics[std::min(size_t(rank), options.nics.size() - 1)];
   }
 
   const NetOptions options;
-  std::shared_ptr<rdma::Fabric> fabric;
+  std::shared_ptr<rdma::Fabric> fabric; ///< null on devices
   std::vector<std::unique_ptr<rdma::Wire>> wires;
 
 private:

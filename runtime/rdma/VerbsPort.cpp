@@ -42,6 +42,7 @@ public:
   std::string name(int index) const { return verbs.getDeviceName(list[index]); }
   std::string names() const {
     std::vector<std::string> all;
+    all.reserve(size_t(number));
     for (int i = 0; i < number; ++i)
       all.push_back(name(i));
     return all.empty() ? "there is none" : "there are " + llvm::join(all, ", ");
@@ -116,8 +117,8 @@ std::string_view typeName(uint32_t type) {
   case IBV_GID_TYPE_IB: return "InfiniBand";
   case IBV_GID_TYPE_ROCE_V1: return "RoCE v1";
   case IBV_GID_TYPE_ROCE_V2: return "RoCE v2";
+  default: return "of a kind that is not known";
   }
-  return "of a kind that is not known";
 }
 
 std::optional<ibv_gid_entry> readGid(const VerbsPort &port, int index) {

@@ -49,7 +49,7 @@ TESTS = [
     Test("rdma/channels", ["unit-wire", "--test-case=channels:*"], environment=NICS),
     Test("rdma/channels-netem",
          ["unit-wire", "--test-case=channels: *several*,channels: tiny*,channels: 100*"],
-         environment=NICS, setup="tc qdisc add dev nic0 root netem delay 5ms loss 2%"),
+         environment=NICS, setup="tc qdisc add dev nic0 root netem limit 10000 delay 5ms loss 2%"),
     # A wire that loses and delays: right all the same.
     Test("rdma/verbs-netem", ["rdma-verbs", "--test-case=rdma: *", "--test-case-exclude=*word*"],
          environment=NICS, setup="tc qdisc add dev nic0 root netem delay 5ms loss 2%"),

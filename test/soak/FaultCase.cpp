@@ -230,7 +230,12 @@ void Job::judgeSurvivor(int64_t rank) {
   }
   if (fault.link >= 0)
     return judgeAfterLink(rank);
-  const Failure expected = fault.action == Action::Stop ? Failure::Timeout : Failure::Machine;
+  // Over TCP who dies before it is known is one who did not come.
+  const bool isMissed = fault.place && report.failedToJoin;
+  const Failure expected =
+      fault.action == Action::Stop || (isMissed && report.category == int32_t(Failure::Timeout))
+          ? Failure::Timeout
+          : Failure::Machine;
   if (report.category != int32_t(expected) || report.culprit != fault.victim)
     return problem(fmt::format("rank {} has category {} and culprit {}, expected {} and {}: {}",
                                rank, report.category, report.culprit, int(expected), fault.victim,
@@ -245,8 +250,9 @@ void Job::judgeSurvivor(int64_t rank) {
       std::chrono::nanoseconds(report.failedAt.load() - since));
   verdict.slowest = std::max(verdict.slowest, took);
   const Milliseconds allowed =
-      fault.action == Action::Kill   ? deathKnown
-      : fault.place                  ? hostsTimeout + deathKnown
+      isMissed                         ? hostsTimeout + deathKnown
+      : fault.action == Action::Kill   ? deathKnown
+      : fault.place                    ? hostsTimeout + deathKnown
       : fault.action == Action::Stop ? stoppedTimeout + Milliseconds(1000)
                                      : deathKnown;
   if (took > allowed)

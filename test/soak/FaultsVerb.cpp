@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include <filesystem>
+#include <set>
 
 namespace ccl::soak {
 namespace {
@@ -174,12 +175,13 @@ void FaultSoak::work() {
 }
 
 /// Folders where ranks of a host meet; they are gone with the job.
-std::string meetingPlaces() {
-  std::string found;
+std::set<std::string> meetingPlaces() {
+  std::set<std::string> found;
   std::error_code error;
   for (const auto &entry : std::filesystem::directory_iterator("/tmp", error))
-    if (entry.path().filename().string().starts_with("ccl-"))
-      found += entry.path().string() + " ";
+    if (const std::string name = entry.path().filename().string();
+        name.starts_with("ccl-") && name.size() > 21 && name[20] == '-') // 16 digits of the job
+      found.insert(entry.path().string());
   return found;
 }
 
@@ -210,6 +212,7 @@ int FaultSoak::run() {
   }
   prctl(PR_SET_CHILD_SUBREAPER, 1);
   const std::vector<std::string> names = sharedMemoryNames();
+  const std::set<std::string> places = meetingPlaces();
   const int64_t begun = nowNanoseconds();
   std::vector<pid_t> workers;
   for (int64_t job = 0; job < options.jobs; ++job) {
@@ -238,10 +241,11 @@ int FaultSoak::run() {
     say(fmt::format("wrong: left in /dev/shm: {}", fmt::join(left, ", ")));
   }
   if (options.place)
-    if (const std::string left = meetingPlaces(); !left.empty()) {
-      ++tally->wrong;
-      say("wrong: left behind: " + left);
-    }
+    for (const std::string &place : meetingPlaces())
+      if (!places.contains(place)) {
+        ++tally->wrong;
+        say("wrong: left behind: " + place);
+      }
   summarize(seconds);
   return tally->wrong ? 1 : 0;
 }

@@ -332,12 +332,8 @@ void Blocks::answer(const Known &here, int64_t asker) {
     append(frame, one);
     ++head.count;
   }
-  // To all of that host: who asks need not be its keeper.
-  std::vector<int64_t> keeper;
-  for (int64_t other : here.farKeepers)
-    if (link.hostOf(other) == link.hostOf(asker))
-      keeper.push_back(other);
-  link.send(keeper, states,
+  // Not to its host's keeper, which may be the one that has stopped.
+  link.send({asker}, states,
             std::string(reinterpret_cast<const char *>(&head), sizeof head) + frame);
 }
 

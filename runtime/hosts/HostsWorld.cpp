@@ -159,8 +159,9 @@ private:
       world.blocks.hear(from, kind, bytes);
     }
     void onGone(int64_t rank, const std::string &how) override {
-      // With rank 0 in order, too, the connections of all others end.
-      if (!world.isNear(rank) && !hubLeft)
+      // With rank 0 in order, too, the connections of all others end. If it failed, that is known
+      // before they are missed, though the system may tell of its process a moment later.
+      if (!hubLeft && (rank == 0 || !world.isNear(rank)))
         world.report(rank, how);
     }
     void onLeft(int64_t rank) override { hubLeft |= rank == 0; }

@@ -23,13 +23,13 @@ def sent(host):
     return [int((folder / name).read_text()) for name in ("tx_bytes", "tx_packets")]
 
 
-def start(arguments, rank, address, more=()):
+def start(arguments, rank, address, more=(), prefix=()):
     host = rank // arguments.per_host
     environment = os.environ | {"CCL_SECRET": "of this test", "CCL_CACHE_DIR": "none"}
     environment |= dict(more)
     if not arguments.vms:
         environment |= {"CCL_HOST_ID": f"host{host}", "CCL_NICS": arguments.nics.format(host=host)}
-    command = [arguments.bin / "ccl", "run", "-n", str(arguments.hosts * arguments.per_host),
+    command = [*prefix, arguments.bin / "ccl", "run", "-n", str(arguments.hosts * arguments.per_host),
                "--rank", str(rank), "--address", address, *arguments.rest]
     return subprocess.Popen(command, env=environment, text=True, stdout=subprocess.PIPE,
                             stderr=subprocess.PIPE)

@@ -29,8 +29,10 @@ class Test:
     setup: str = ""  # a line of shell before it
     expect: list = dataclasses.field(default_factory=list)  # expressions that the output matches
     seconds: int = 120  # boot included
+    long: bool = False  # only if the filter says so: ./dev test rdma/long
 
 
+SCRIPTS = ROOT / "test" / "rdma"
 NICS = {"RDMA_TEST_NICS": "rxe0,rxe1"}
 TESTS = [
     # Every case of the emulation, and what only devices can show.
@@ -53,6 +55,24 @@ TESTS = [
     # A wire that loses and delays: right all the same.
     Test("rdma/verbs-netem", ["rdma-verbs", "--test-case=rdma: *", "--test-case-exclude=*word*"],
          environment=NICS, setup="tc qdisc add dev nic0 root netem delay 5ms loss 2%"),
+    # Communicators of two hosts with two ranks each.
+    Test("rdma/collectives", ["soak", "hosts", "--in-turn"], seconds=240),
+    Test("rdma/collectives-two-vms",
+         [SCRIPTS / "on_vm.sh", "{bin}/soak", "hosts", "--in-turn", "--part", "1/12"],
+         ["--vms", "2"]),
+    Test("rdma/bytes", [SCRIPTS / "bytes.py", "--bin", "{bin}"]),
+    Test("rdma/transfers", [SCRIPTS / "transfers.py", "--bin", "{bin}"]),
+    Test("rdma/transfers-ethernet-1500", [SCRIPTS / "transfers.py", "--bin", "{bin}"],
+         ["--nics", "2", "--mtu", "1500"]),
+    Test("rdma/faults", ["soak", "faults", "--hosts", "2", "--kills", "3", "--stops", "1",
+                         "--links", "3", "--programs", "3", "--link-command",
+                         SCRIPTS / "link.sh"]),
+    Test("rdma/long-faults", ["soak", "faults", "--hosts", "2", "--kills", "20", "--stops", "10",
+                              "--links", "20", "--link-command", SCRIPTS / "link.sh"],
+         seconds=600, long=True),
+    Test("rdma/long-900-mib", [SCRIPTS / "transfers.py", "--bin", "{bin}", "--largest", "900"],
+         ["--nics", "2", "--mem", "4G"], seconds=300, long=True),
+    Test("rdma/long-collectives", ["soak", "hosts"], seconds=900, long=True),
 ]
 
 
@@ -98,7 +118,8 @@ def run(test, tool, tree):
         print(f"FAIL: {test.name}: {program} is not built", flush=True)
         return 0, 1
     start = time.monotonic()
-    command = [str(program), *test.command[1:]]
+    words = [str(word).format(bin=tree / "bin") for word in test.command[1:]]
+    command = [str(program), *words]
     if test.setup:
         command = ["sh", "-ec", test.setup + "; exec \"$@\"", "sh", *command]
     status, output, whole = run_in_vm(tool, test, command)
@@ -123,7 +144,8 @@ def main():
     parser.add_argument("--list", action="store_true", help="only print the names")
     parser.add_argument("tree", type=pathlib.Path)
     arguments = parser.parse_args()
-    tests = [test for test in TESTS if re.search(arguments.filter, test.name)]
+    tests = [test for test in TESTS if re.search(arguments.filter, test.name) and
+             (not test.long or "long" in arguments.filter)]
     if arguments.list:
         print("".join(f"{test.name}\n" for test in tests), end="")
         return 0

@@ -18,6 +18,7 @@ namespace ccl {
 
 struct ChannelKey {
   int32_t source, destination, tag, slots;
+  int32_t instance = 0; ///< of programs of GPUs, which have channels for each
   friend auto operator<=>(const ChannelKey &, const ChannelKey &) = default;
 };
 

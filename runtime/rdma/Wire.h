@@ -8,6 +8,11 @@
 // filled again (*arrive of a `to` end) when the peer has freed it and the NIC here has read it.
 // A channel without slots carries signals alone: messages of no bytes.
 //
+// How much of a slot a message takes the launch says, or the program: of a wire that is `sized`,
+// the words behind *depart of a `to` end are bytes, one for each slot, from its start. The program
+// writes that of the slot before *depart. So kernels of GPUs are served, whose launches no host
+// takes part in.
+//
 // Progress is made by whoever calls progress(): the rank's thread while it waits, and a thread
 // of each Wire while launches are under way, which yields, then sleeps. Any thread may call any
 // function.
@@ -30,6 +35,10 @@ struct WireOptions {
   int64_t slotBytes = 0;
   ChainLimits limits;
   QueueLimits queues;
+  bool sized = false; ///< messages say their size: see above
+  /// Zeros on the boundary of a cache line, for slots and counters: memory that a GPU sees, too.
+  /// Null: ordinary pages.
+  std::function<llvm::Expected<std::shared_ptr<void>>(size_t bytes)> memory{};
 };
 
 /// What has been handed to NICs: enough to say how many bytes leave them.
@@ -64,7 +73,8 @@ public:
   using Pieces = std::function<void(size_t index, uint64_t message, std::vector<Piece> &pieces)>;
   /// A launch begins: what the program does with `ends` is carried out from now on. `sending[i]`
   /// are the `to` ends with slots. `pieces` is called by whoever makes progress, one thread at a
-  /// time, until end(). Ends of no wire are passed over.
+  /// time, until end(). Ends of no wire are passed over. Of a wire that is sized there are no
+  /// `sending` and `pieces`, and `ends` are those of all launches until end().
   virtual void begin(llvm::ArrayRef<ChannelEnd *> ends, llvm::ArrayRef<ChannelEnd *> sending,
                      Pieces pieces) = 0;
   /// Posts and takes what can be without waiting; whether anything happened. False, too, if

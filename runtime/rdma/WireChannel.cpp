@@ -5,13 +5,14 @@
 
 namespace ccl::rdma {
 
-WireEnd::WireEnd(const ChannelKey &key, bool to, int64_t slotBytes, char *slots) : key(key) {
+WireEnd::WireEnd(const ChannelKey &key, bool to, int64_t slotBytes, char *slots, uint64_t *counters)
+    : key(key) {
   end.slots = slots;
   end.slotBytes = key.slots > 0 ? slotBytes : 0;
   end.numSlots = key.slots;
   end.tag = key.tag;
-  end.arrive = &arrive;
-  end.depart = &depart;
+  end.arrive = counters;
+  end.depart = counters + cacheLine / sizeof(uint64_t);
   end.peer = to ? key.destination : key.source;
   end.to = to;
 }
@@ -33,9 +34,9 @@ bool OutEnd::publish(const std::vector<uint64_t> &done, bool &progress) {
   if (int64_t(credit - taken) > 0)
     return false;
   // By difference: what is freed and sent may be seen in either order.
-  const uint64_t free = int64_t(credit - sent) < 0 ? credit : sent;
-  if (free != arrive) {
-    __atomic_store_n(&arrive, free, __ATOMIC_RELEASE);
+  const uint64_t now = int64_t(credit - sent) < 0 ? credit : sent;
+  if (now != free) {
+    arrive(free = now);
     progress = true;
   }
   return true;
@@ -46,7 +47,7 @@ bool InEnd::receive(size_t stripe, uint32_t messages, bool part) {
     if (stripe != 0 || part)
       return false;
     filled += messages;
-    __atomic_store_n(&arrive, filled, __ATOMIC_RELEASE);
+    arrive(filled);
     return true;
   }
   if (messages != 1 || stripe >= parts.size() || (stripe > 0 && !part))
@@ -75,7 +76,7 @@ void InEnd::advance() {
     ++cuts;
   }
   if (filled != before)
-    __atomic_store_n(&arrive, filled, __ATOMIC_RELEASE);
+    arrive(filled);
 }
 
 } // namespace ccl::rdma

@@ -29,7 +29,8 @@ struct Request {
 };
 
 struct WireEnd {
-  WireEnd(const ChannelKey &key, bool to, int64_t slotBytes, char *slots);
+  /// `counters`: `arrive`, and on the next line `depart`.
+  WireEnd(const ChannelKey &key, bool to, int64_t slotBytes, char *slots, uint64_t *counters);
 
   ChannelEnd end;
   const ChannelKey key;
@@ -38,21 +39,21 @@ struct WireEnd {
   uint32_t number = 0;     ///< of the channel at who receives
   bool isAccepted = false; ///< the peer has told of its end
   uint64_t launch = 0;     ///< the last one that uses it
-  alignas(cacheLine) uint64_t arrive = 0;
-  alignas(cacheLine) uint64_t depart = 0;
-  alignas(cacheLine) uint64_t reserved = 0; ///< nothing of the proxy's lies next to `depart`
 
   /// What the program has done.
-  uint64_t departed() const { return __atomic_load_n(&depart, __ATOMIC_ACQUIRE); }
+  uint64_t departed() const { return __atomic_load_n(end.depart, __ATOMIC_ACQUIRE); }
+  /// Tells it so.
+  void arrive(uint64_t count) const { __atomic_store_n(end.arrive, count, __ATOMIC_RELEASE); }
 };
 
 struct OutEnd : WireEnd {
-  OutEnd(const ChannelKey &key, int64_t slotBytes, char *slots, uint64_t *freed)
-      : WireEnd(key, true, slotBytes, slots), freed(freed) {}
+  OutEnd(const ChannelKey &key, int64_t slotBytes, char *slots, uint64_t *counters, uint64_t *freed)
+      : WireEnd(key, true, slotBytes, slots, counters), freed(freed) {}
 
   static constexpr size_t unknown = ~size_t(0);
   uint64_t *const freed;          ///< by the peer, which writes them; null without slots
   uint64_t credit = 0;            ///< the largest of them so far
+  uint64_t free = 0;              ///< what the program knows of it
   uint64_t taken = 0;             ///< messages that have been made work requests
   uint64_t sent = 0;              ///< of which the NIC is done with so many
   uint64_t base = 0;              ///< `taken` when the launch began
@@ -65,14 +66,18 @@ struct OutEnd : WireEnd {
   uint64_t *lastsOf(uint64_t message) {
     return lasts.data() + size_t(message % uint64_t(end.numSlots)) * templates.size();
   }
+  /// Of what the program has put into the slot of `message`; see Wire.h.
+  uint64_t sizeOf(uint64_t message) const {
+    return __atomic_load_n(end.depart + 1 + message % uint64_t(end.numSlots), __ATOMIC_RELAXED);
+  }
   /// Tells the program which slots may be filled again. `done`: work requests, by stripe.
   /// False: the peer has freed what has not been sent.
   bool publish(const std::vector<uint64_t> &done, bool &progress);
 };
 
 struct InEnd : WireEnd {
-  InEnd(const ChannelKey &key, int64_t slotBytes, char *slots, uint64_t *words)
-      : WireEnd(key, false, slotBytes, slots), words(words), isCut(size_t(key.slots)) {}
+  InEnd(const ChannelKey &key, int64_t slotBytes, char *slots, uint64_t *counters, uint64_t *words)
+      : WireEnd(key, false, slotBytes, slots, counters), words(words), isCut(size_t(key.slots)) {}
 
   /// Where `told` is written from if the NIC takes nothing inline; null without slots.
   uint64_t *const words;

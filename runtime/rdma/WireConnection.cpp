@@ -203,18 +203,29 @@ bool Connection::isInSlot(const OutEnd &end, uint64_t message) {
   return true;
 }
 
+/// Of the next message, to `pieceList`; false after a failure.
+bool Connection::findPieces(const OutEnd &end, const Wire::Pieces &pieces) {
+  const uint64_t message = end.taken - end.base;
+  pieceList.clear();
+  if (options.sized) {
+    // What nobody meant to be a size is none of a slot.
+    const uint64_t bytes = std::min<uint64_t>(end.sizeOf(end.taken), INT64_MAX);
+    if (bytes > 0)
+      pieceList.push_back({0, int64_t(bytes)});
+  } else if (end.sending == OutEnd::unknown) {
+    failure.raise(rank, "malformed plan: it does not say what rank {} sends to rank {} (tag {})",
+                  rank, peer, end.key.tag);
+    return false;
+  } else {
+    pieces(end.sending, message, pieceList);
+  }
+  return isInSlot(end, message);
+}
+
 void Connection::takeMessages(OutEnd &end, const Wire::Pieces &pieces, Traffic &sent) {
   const uint64_t departed = end.departed();
   while (end.taken != departed && !sendsTooLate(end) && hasRoom()) {
-    const uint64_t message = end.taken - end.base;
-    if (end.sending == OutEnd::unknown) {
-      failure.raise(rank, "malformed plan: it does not say what rank {} sends to rank {} (tag {})",
-                    rank, peer, end.key.tag);
-      return;
-    }
-    pieceList.clear();
-    pieces(end.sending, message, pieceList);
-    if (!isInSlot(end, message))
+    if (!findPieces(end, pieces))
       return;
     const uint64_t slot = end.taken % uint64_t(end.end.numSlots) * uint64_t(end.end.slotBytes);
     pushChain(end, 1, end.end.slots + slot, end.remote + slot, sent);

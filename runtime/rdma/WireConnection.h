@@ -89,6 +89,7 @@ private:
   void takeSignals(OutEnd &end, Traffic &sent);
   void takeMessages(OutEnd &end, const Wire::Pieces &pieces, Traffic &sent);
   void pushChain(OutEnd &end, uint32_t messages, char *local, uint64_t remote, Traffic &sent);
+  bool findPieces(const OutEnd &end, const Wire::Pieces &pieces);
   bool isInSlot(const OutEnd &end, uint64_t message);
   bool sendsTooLate(const OutEnd &end);
 

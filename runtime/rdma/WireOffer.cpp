@@ -7,7 +7,7 @@ namespace ccl::rdma {
 namespace {
 
 constexpr uint32_t magic = 0x57434343; // CCCW
-constexpr uint32_t version = 1;
+constexpr uint32_t version = 2;
 
 struct Head {
   uint32_t mark, version;
@@ -84,8 +84,8 @@ llvm::Expected<Offer> decodeOffer(llvm::StringRef bytes) {
 }
 
 std::string describeChannel(const ChannelKey &key) {
-  return fmt::format("channel {} -> {} (tag {}, {} slots)", key.source, key.destination, key.tag,
-                     key.slots);
+  return fmt::format("channel {} -> {} (tag {}, {} slots{})", key.source, key.destination, key.tag,
+                     key.slots, key.instance > 0 ? fmt::format(", instance {}", key.instance) : "");
 }
 
 } // namespace ccl::rdma

@@ -10,9 +10,8 @@ namespace ccl::rdma {
 
 struct OfferedChannel {
   ChannelKey key{};
-  uint64_t address = 0; ///< of who receives: slot 0; of who sends: the words for what is freed
   uint32_t number = 0;  ///< of who receives: in immediates
-  uint32_t reserved = 0;
+  uint64_t address = 0; ///< of who receives: slot 0; of who sends: the words for what is freed
 };
 
 struct Offer {
@@ -28,7 +27,7 @@ std::string encode(const Offer &offer);
 /// Errors (Failure::Mismatch): another version, or these are not the bytes of an offer.
 llvm::Expected<Offer> decodeOffer(llvm::StringRef bytes);
 
-/// "channel 0 -> 1 (tag 3, 2 slots)".
+/// "channel 0 -> 1 (tag 3, 2 slots)", and which instance's it is if not that of the first.
 std::string describeChannel(const ChannelKey &key);
 
 } // namespace ccl::rdma

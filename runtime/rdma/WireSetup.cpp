@@ -66,13 +66,19 @@ llvm::Expected<std::unique_ptr<Connection>> WireImpl::makeConnection(int64_t pee
   return connection;
 }
 
-/// Words that tell what is freed first, a line each, then slots; those of a page or more on pages.
+/// Where the words lie that tell what is freed, behind the counters of a channel.
+static size_t freedOffset(const ChannelKey &key, bool sized) {
+  return cacheLine + roundUp(sizeof(uint64_t) * size_t(1 + (sized ? key.slots : 0)), cacheLine);
+}
+
+/// Counters and words first, on lines of their own, then slots; those of a page or more on pages.
 llvm::Expected<WireImpl::Layout> WireImpl::layOut(llvm::ArrayRef<ChannelKey> channels,
                                                   bool needsHome) const {
   Layout layout;
   size_t words = needsHome ? cacheLine : 0;
   for (const ChannelKey &key : channels) {
     layout.words.push_back(words);
+    words += freedOffset(key, options.sized);
     if (key.slots > 0)
       words += cacheLine;
   }
@@ -95,11 +101,14 @@ void WireImpl::addEnd(Connection &connection, const ChannelKey &key, const Layou
                       size_t at, const WireSlab *slab, OfferedChannel &offered) {
   offered.key = key;
   char *slots = key.slots > 0 ? slab->data() + layout.slots[at] : nullptr;
-  uint64_t *words =
-      key.slots > 0 ? reinterpret_cast<uint64_t *>(slab->data() + layout.words[at]) : nullptr;
+  char *first = slab->data() + layout.words[at];
+  auto *counters = reinterpret_cast<uint64_t *>(first);
+  uint64_t *words = key.slots > 0
+                        ? reinterpret_cast<uint64_t *>(first + freedOffset(key, options.sized))
+                        : nullptr;
   WireEnd *end = nullptr;
   if (key.source == options.rank) {
-    auto made = std::make_unique<OutEnd>(key, options.slotBytes, slots, words);
+    auto made = std::make_unique<OutEnd>(key, options.slotBytes, slots, counters, words);
     made->templates.resize(connection.stripes.size());
     if (key.slots > 0)
       for (size_t stripe = 0; stripe < connection.stripes.size(); ++stripe)
@@ -107,7 +116,7 @@ void WireImpl::addEnd(Connection &connection, const ChannelKey &key, const Layou
     offered.address = reinterpret_cast<uintptr_t>(words);
     end = (outs[key] = std::move(made)).get();
   } else {
-    auto made = std::make_unique<InEnd>(key, options.slotBytes, slots, words);
+    auto made = std::make_unique<InEnd>(key, options.slotBytes, slots, counters, words);
     made->parts.resize(connection.stripes.size());
     if (key.slots > 0)
       made->credit.part.lkey = slab->region(connection.stripes[0].nic).localKey;
@@ -155,7 +164,8 @@ llvm::Expected<std::string> WireImpl::offer(int64_t peer, llvm::ArrayRef<Channel
   offer.slotBytes = options.slotBytes;
   std::unique_ptr<WireSlab> slab;
   if (layout->bytes > 0) {
-    llvm::Expected<std::unique_ptr<WireSlab>> memory = WireSlab::create(layout->bytes, devices);
+    llvm::Expected<std::unique_ptr<WireSlab>> memory =
+        WireSlab::create(layout->bytes, devices, options.memory);
     if (!memory)
       return memory.takeError();
     slab = std::move(*memory);

@@ -25,7 +25,8 @@ uint64_t mix(uint64_t x) {
 /// One end of a flow in one launch: does what a kernel does, but never waits.
 class Agent {
 public:
-  Agent(const Flow &flow, ChannelEnd *end) : flow(flow), end(*end), left(flow.messages) {
+  Agent(const Flow &flow, ChannelEnd *end, bool sized)
+      : flow(flow), end(*end), sized(sized), left(flow.messages) {
     if (!this->end.to && this->end.numSlots > 0)
       expected.resize(size_t(this->end.slotBytes));
   }
@@ -65,6 +66,9 @@ private:
       fillMessage(flow.key, end.next, slot() + piece.offset, position, size_t(piece.bytes));
       position += size_t(piece.bytes);
     }
+    if (sized)
+      __atomic_store_n(end.depart + 1 + end.next % uint64_t(end.numSlots), position,
+                       __ATOMIC_RELAXED);
   }
   /// The pieces must be there. What is not of them must be as it was left: only small slots.
   void check(std::string &why) {
@@ -98,6 +102,7 @@ private:
 
   const Flow &flow;
   ChannelEnd &end;
+  const bool sized;
   int left;
   std::vector<char> expected;
 };
@@ -180,6 +185,8 @@ Net::Net(const NetOptions &options)
     wireOptions.slotBytes = options.slotBytes;
     wireOptions.limits = options.limits;
     wireOptions.queues = options.queues;
+    wireOptions.sized = options.sized;
+    wireOptions.memory = options.memory;
     wires.push_back(llvm::cantFail(rdma::Wire::create(std::move(nics), wireOptions)));
   }
 }
@@ -236,17 +243,20 @@ std::string Net::runRank(int rank, const std::vector<Flow> &flows) {
     if (!end)
       return fmt::format("rank {} has no end of tag {}", rank, flow.key.tag);
     ends.push_back(end);
-    agents.emplace_back(flow, end);
+    agents.emplace_back(flow, end, options.sized);
     if (to && flow.key.slots > 0) {
       sending.push_back(end);
       pieces.push_back(flow.pieces);
       first.push_back(end->next);
     }
   }
-  wire.begin(ends, sending, [&](size_t index, uint64_t message, std::vector<rdma::Piece> &list) {
-    const auto of = pieces[index](first[index] + message);
-    list.insert(list.end(), of.begin(), of.end());
-  });
+  if (options.sized)
+    wire.begin(ends, {}, nullptr);
+  else
+    wire.begin(ends, sending, [&](size_t index, uint64_t message, std::vector<rdma::Piece> &list) {
+      const auto of = pieces[index](first[index] + message);
+      list.insert(list.end(), of.begin(), of.end());
+    });
   std::string why;
   const Clock::time_point end = Clock::now() + options.deadline;
   auto wait = [&](Backoff &backoff) {

@@ -29,6 +29,8 @@ struct NetOptions {
   rdma::ChainLimits limits;
   rdma::QueueLimits queues;
   rdma::Fabric::Options fabric;
+  bool sized = false; ///< a message is one piece from the start of its slot, and says its size
+  decltype(rdma::WireOptions::memory) memory{};
   bool ranksHelp = true; ///< they make progress while they wait
   std::chrono::milliseconds deadline{20000};
 };

@@ -30,7 +30,8 @@ std::string listsText(const Plan &plan, int64_t rank, const ScheduleOptions &opt
   std::string text;
   const std::vector<int32_t> nics = rdma::nicsOf(rank, options);
   int64_t number = 0;
-  for (const ScheduledList &list : rdma::scheduleBatch(plan, rank, options, 0)) {
+  rdma::PostedCounts posted;
+  for (const ScheduledList &list : rdma::scheduleBatch(plan, rank, options, 0, posted)) {
     text += fmt::format("  list {}, to rank {} on host {}:\n", ++number, list.peer,
                         plan.hosts[size_t(list.peer)]);
     for (const rdma::ScheduledRequest &request : list.requests)

@@ -1,8 +1,6 @@
 //===- Schedule.cpp -----------------------------------------------------------===//
 #include "runtime/rdma/Schedule.h"
 
-#include <map>
-
 namespace ccl::rdma {
 namespace {
 
@@ -68,7 +66,8 @@ std::vector<int32_t> nicsOf(int64_t rank, const ScheduleOptions &options) {
 }
 
 std::vector<ScheduledList> scheduleBatch(const Plan &plan, int64_t rank,
-                                         const ScheduleOptions &options, int64_t batch) {
+                                         const ScheduleOptions &options, int64_t batch,
+                                         PostedCounts &posted) {
   std::vector<ScheduledList> lists;
   const Placed placed = find(plan, rank);
   if (!placed.kernel || placed.index >= placed.kernel->wires.size())
@@ -87,7 +86,6 @@ std::vector<ScheduledList> scheduleBatch(const Plan &plan, int64_t rank,
       runs[{message.run, message.peer}].push_back({&message, number % family.slots});
     }
   const int64_t bytes = sizeOf(plan.type);
-  std::map<int32_t, std::vector<int64_t>> posted; // work requests to each peer, by stripe
   for (const auto &[key, entries] : runs) {
     ScheduledList list{key.second, key.first, {}};
     std::vector<WorkRequest> chain;
@@ -124,8 +122,9 @@ ScheduleTotals totalsOf(const Plan &plan, int64_t rank, const ScheduleOptions &o
   ScheduleTotals totals;
   totals.nicBytes.assign(size_t(options.nics), 0);
   const std::vector<int32_t> nics = nicsOf(rank, options);
+  PostedCounts posted;
   for (int64_t batch = 0; batch < options.cut.microBatches; ++batch)
-    for (const ScheduledList &list : scheduleBatch(plan, rank, options, batch))
+    for (const ScheduledList &list : scheduleBatch(plan, rank, options, batch, posted))
       totals.add(list, nics);
   return totals;
 }

@@ -8,6 +8,8 @@
 #include "runtime/plan/Plan.h"
 #include "runtime/rdma/Chain.h"
 
+#include <map>
+
 namespace ccl::rdma {
 
 /// How chunks are cut: as in KernelArgs.
@@ -45,9 +47,14 @@ struct ScheduleOptions {
   int nics = 1; ///< of each host: stripe s of rank r goes through number (r + s) mod nics
 };
 
-/// What `rank` of plan.hosts sends to ranks of other hosts in a micro-batch. plan.hasWires.
+/// Work requests posted so far to each peer, by stripe: signals are placed by it.
+using PostedCounts = std::map<int32_t, std::vector<int64_t>>;
+
+/// What `rank` of plan.hosts sends to ranks of other hosts in a micro-batch, after what `posted`
+/// counts of the ones before. plan.hasWires.
 std::vector<ScheduledList> scheduleBatch(const Plan &plan, int64_t rank,
-                                         const ScheduleOptions &options, int64_t batch);
+                                         const ScheduleOptions &options, int64_t batch,
+                                         PostedCounts &posted);
 /// In all micro-batches.
 ScheduleTotals totalsOf(const Plan &plan, int64_t rank, const ScheduleOptions &options);
 /// Which NIC each stripe of a rank takes.

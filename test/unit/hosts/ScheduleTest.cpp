@@ -114,3 +114,17 @@ TEST_CASE("a message over all NICs of a host is cut alike") {
   CHECK(totals.nicBytes[0] == totals.nicBytes[1]);
   CHECK(totals.bytes == 2 * (hosts - 1) * 4 * count / gpus / hosts);
 }
+
+TEST_CASE("one request in so many is signaled, counted over all micro-batches") {
+  const int64_t batches = 100, pieces = 3;
+  Scheduled all =
+      schedule(model::Collective::AllToAll, "pairwise", 2, 1, batches * (12 << 10) / 4, 12 << 10);
+  REQUIRE(all.options.cut.microBatches == batches);
+  all.options.limits.mostBytes = 4 << 10;
+  const rdma::ScheduleTotals totals = all.of(0);
+  const int64_t requests = batches * pieces;
+  CHECK(totals.messages == batches);
+  CHECK(totals.requests == requests);
+  // The last one of every list, and every 64th that is none.
+  CHECK(totals.completions == batches + requests / 64 - requests / (64 * pieces));
+}

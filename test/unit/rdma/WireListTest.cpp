@@ -255,6 +255,7 @@ TEST_CASE("stripes: each NIC gets its part and tells it by an immediate") {
   NetOptions options;
   options.nics = {3};
   options.slotBytes = 3 << 20;
+  options.limits.mostBytes = 1 << 20;
   RecordedPair pair(options);
   pair.post({{{0, 1, 0, 2}, 2, whole(3 << 20)}});
   for (Record &record : pair.records) {

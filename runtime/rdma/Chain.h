@@ -24,10 +24,10 @@ struct ChainLimits {
   /// Of one work request. Soft-RoCE gives up on long ones where packets are lost; hardware does as
   /// well with these.
   int64_t mostBytes = 256 << 10;
-  int64_t inlineBytes = 64;             ///< up to so many travel in the work request
-  int stripes = 1;                      ///< queue pairs that a message is cut over
-  int64_t leastStripe = 256 << 10;      ///< bytes; a message is cut if parts are so long
-  int signalEvery = 64;                 ///< work requests of a queue pair
+  int64_t inlineBytes = 64;        ///< up to so many travel in the work request
+  int stripes = 1;                 ///< queue pairs that a message is cut over
+  int64_t leastStripe = 256 << 10; ///< bytes; a message is cut if parts are so long
+  int signalEvery = 64;            ///< work requests of a queue pair
 };
 
 /// One ibv_send_wr, less its addresses.

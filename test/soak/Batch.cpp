@@ -53,8 +53,7 @@ class RankOfBatch {
 public:
   RankOfBatch(Member &member, const std::vector<Launch> &launches, const Shared<Result> &results,
               Tally &tally, int64_t ranksHere)
-      : member(member), launches(launches), results(results), tally(tally),
-        ranksHere(ranksHere) {}
+      : member(member), launches(launches), results(results), tally(tally), ranksHere(ranksHere) {}
 
   llvm::Error run(size_t first) {
     int64_t bytes = 0;

@@ -241,7 +241,8 @@ void Job::judgeSurvivor(int64_t rank) {
                                rank, report.category, report.culprit, int(expected), fault.victim,
                                report.text));
   // While ranks meet, each may know it from another; hosts may notice it at once.
-  if (!fault.place && !report.failedToJoin && !first->failedToJoin && strcmp(report.text, first->text) != 0)
+  if (!fault.place && !report.failedToJoin && !first->failedToJoin &&
+      strcmp(report.text, first->text) != 0)
     return problem(
         fmt::format("two survivors, two errors: '{}' and '{}'", report.text, first->text));
   // What happened in the victim itself is seen a moment later; closing is not seen at all.
@@ -249,12 +250,11 @@ void Job::judgeSurvivor(int64_t rank) {
   const auto took = std::chrono::duration_cast<Milliseconds>(
       std::chrono::nanoseconds(report.failedAt.load() - since));
   verdict.slowest = std::max(verdict.slowest, took);
-  const Milliseconds allowed =
-      isMissed                         ? hostsTimeout + deathKnown
-      : fault.action == Action::Kill   ? deathKnown
-      : fault.place                    ? hostsTimeout + deathKnown
-      : fault.action == Action::Stop ? stoppedTimeout + Milliseconds(1000)
-                                     : deathKnown;
+  const Milliseconds allowed = isMissed                       ? hostsTimeout + deathKnown
+                               : fault.action == Action::Kill ? deathKnown
+                               : fault.place                  ? hostsTimeout + deathKnown
+                               : fault.action == Action::Stop ? stoppedTimeout + Milliseconds(1000)
+                                                              : deathKnown;
   if (took > allowed)
     problem(fmt::format("rank {} had its error after {} ms, {} are allowed: {}", rank, took.count(),
                         allowed.count(), report.text));
@@ -313,8 +313,9 @@ void Job::judgeVictim() {
     return;
   }
   for (int64_t r = 0; r < fault.ranks; ++r)
-    if (!fault.place && isSurvivor(r) && reports[size_t(r)].failedAt.load() && !reports[size_t(r)].failedToJoin &&
-        !report.failedToJoin && strcmp(reports[size_t(r)].text, report.text) != 0)
+    if (!fault.place && isSurvivor(r) && reports[size_t(r)].failedAt.load() &&
+        !reports[size_t(r)].failedToJoin && !report.failedToJoin &&
+        strcmp(reports[size_t(r)].text, report.text) != 0)
       return problem(fmt::format("the victim has another error than rank {}: '{}' and '{}'", r,
                                  report.text, reports[size_t(r)].text));
   // Alone it may, if nobody else ever was in that communicator.

@@ -25,7 +25,7 @@ class FaultRank {
 public:
   FaultRank(const FaultCase &fault, int64_t rank, const Pool &pool, RankReport &report)
       : fault(fault), rank(rank), pool(pool), report(report), buffers(mostRowBytes + rowMargin),
-        timeout(fault.place                          ? hostsTimeout
+        timeout(fault.place                            ? hostsTimeout
                 : fault.action == faults::Action::Stop ? stoppedTimeout
                                                        : deadTimeout) {}
   void run(std::vector<int> sockets);

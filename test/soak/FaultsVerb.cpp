@@ -126,9 +126,8 @@ llvm::Error FaultSoak::compilePrograms() {
   int64_t most = 1;
   for (const FaultCase &fault : cases)
     most = std::max(most, fault.ranks);
-  llvm::Expected<Pool> made =
-      Pool::make(most, options.seed, [&](int64_t) { return options.programs; },
-                                         options.place.has_value());
+  llvm::Expected<Pool> made = Pool::make(
+      most, options.seed, [&](int64_t) { return options.programs; }, options.place.has_value());
   if (!made)
     return made.takeError();
   pool = std::move(*made);

@@ -56,10 +56,11 @@ std::vector<Launch> hostsLaunches(const HostsOptions &options, const Compiled &p
     if (options.largeCount > 0 && inPlace == (number % 2 != 0))
       add(options.largeCount, inPlace);
     if (model::hasUnevenForm(contract.collective))
-      add(unevenLengths(contract, inPlace,
-                        [&](int64_t p, int64_t q) {
-                          return counts[size_t(((2 * p + q) * 5 + number) % int64_t(counts.size()))];
-                        }),
+      add(unevenLengths(
+              contract, inPlace,
+              [&](int64_t p, int64_t q) {
+                return counts[size_t(((2 * p + q) * 5 + number) % int64_t(counts.size()))];
+              }),
           inPlace);
   }
   return launches;

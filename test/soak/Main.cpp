@@ -123,8 +123,9 @@ Action addHosts(CLI::App &verb) {
   verb.add_option("--counts", options->counts, "elements of a shard")->delimiter(',');
   addNumber(verb, "--large", options->largeCount, 0, plenty,
             "elements, once for each program (default: 100003)");
-  verb.add_flag("--in-turn", [options](int64_t) { options->allPairs = false; },
-                "types and reductions take turns, beyond the first generator of a collective");
+  verb.add_flag(
+      "--in-turn", [options](int64_t) { options->allPairs = false; },
+      "types and reductions take turns, beyond the first generator of a collective");
   verb.add_option_function<int64_t>(
       "--timeout", [options](int64_t s) { options->timeout = std::chrono::seconds(s); },
       "seconds until a launch is given up");

@@ -20,8 +20,7 @@ static Unit rollUnit(Algorithm algorithm, int64_t ranks, Dice &dice) {
 }
 
 llvm::Expected<Pool> Pool::make(int64_t ranks, uint64_t seed,
-                                llvm::function_ref<int64_t(int64_t)> numPrograms,
-                                bool onHosts) {
+                                llvm::function_ref<int64_t(int64_t)> numPrograms, bool onHosts) {
   Pool pool;
   Dice dice(seed);
   for (int64_t n = ranks; n >= 1; --n) {

@@ -33,7 +33,8 @@ void ring(int wake) {
 HostRelay::HostRelay(int64_t rank, int64_t ranks, std::vector<std::unique_ptr<HostStream>> made,
                      Descriptor wake)
     : rank(rank), ranks(ranks), streams(std::move(made)), wake(std::move(wake)),
-      lastHeard(size_t(ranks)), isOver(size_t(ranks)), sentAtBeat(streams.size()) {
+      lastHeard(size_t(ranks)), isOver(size_t(ranks)), hasNoted(size_t(ranks)),
+      sentAtBeat(streams.size()) {
   isOver[size_t(rank)] = true;
   for (int64_t who = 0; who < ranks; ++who)
     heard(who, Clock::now());
@@ -163,7 +164,8 @@ void HostRelay::write(int64_t peer) {
 }
 
 void HostRelay::read(int64_t peer) {
-  for (int i = 0; i < turn && !stopping.load(std::memory_order_relaxed); ++i) {
+  const bool wasStopping = stopping.load(std::memory_order_relaxed);
+  for (int i = 0; i < turn && stopping.load(std::memory_order_relaxed) == wasStopping; ++i) {
     HostStream *stream = streamOf(peer);
     if (!stream)
       return;
@@ -202,6 +204,7 @@ bool HostRelay::handleOfPeer(int64_t peer, const Frame &frame) {
     return true;
   case FrameType::Heartbeat: return true; // that it came is all
   case FrameType::Left: leave(peer); return true;
+  case FrameType::Noted: hasNoted[size_t(peer)] = true; return true;
   default: return false;
   }
 }
@@ -215,6 +218,11 @@ bool HostRelay::handleOfRank0(const Frame &frame) {
   case FrameType::Heartbeat: hearBeat(frame); return true;
   case FrameType::Left: leave(who); return true;
   case FrameType::Gone: lose(who, printable(*frame.body)); return true;
+  case FrameType::Leaving:
+    // What this rank has said so far goes first.
+    takePosted();
+    streamOf(0)->queue(Frame::make(FrameType::Noted, rank));
+    return true;
   default: return false;
   }
 }
@@ -297,8 +305,41 @@ void HostRelay::lose(int64_t who, const std::string &how) {
     }
 }
 
+/// On rank 0, which may be through with an operation before others have what some rank said of it:
+/// passes on what all have sent before they heard that it leaves. Nobody is told of it here.
+void HostRelay::passOnTheLast() {
+  struct Nobody final : HostLink::Listener {
+    void onMessage(int64_t, uint32_t, llvm::StringRef) override {}
+    void onGone(int64_t, const std::string &) override {}
+    void onLeft(int64_t) override {}
+  } nobody;
+  listener = &nobody;
+  for (int64_t peer = 1; peer < ranks; ++peer)
+    if (HostStream *stream = streamOf(peer))
+      stream->queue(Frame::make(FrameType::Leaving));
+  const Clock::time_point end = Clock::now() + mostFarewell;
+  Clock::time_point progress = Clock::now();
+  uint64_t notedBefore = 0;
+  while (true) {
+    uint64_t noted = 0, open = 0;
+    for (int64_t peer = 1; peer < ranks; ++peer)
+      if (streamOf(peer)) {
+        ++open;
+        noted += hasNoted[size_t(peer)];
+      }
+    const Clock::time_point now = Clock::now();
+    if (std::exchange(notedBefore, noted) != noted)
+      progress = now;
+    if (noted == open || now >= std::min(end, progress + hostGrace))
+      return;
+    look(std::min(end, progress + hostGrace));
+  }
+}
+
 void HostRelay::farewell() {
   takePosted();
+  if (isHub())
+    passOnTheLast();
   for (size_t i = 0; i < streams.size(); ++i)
     if (HostStream *stream = streamOf(rankOf(i)))
       stream->queue(Frame::make(FrameType::Left, rank));

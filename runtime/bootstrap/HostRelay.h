@@ -53,6 +53,7 @@ private:
   bool handleOfRank0(const Frame &frame);
   bool handleOfPeer(int64_t peer, const Frame &frame);
   void write(int64_t peer);
+  void passOnTheLast();
   void beat();
   void hearBeat(const Frame &frame);
   void heard(int64_t who, Clock::time_point when);
@@ -66,6 +67,7 @@ private:
   std::atomic<bool> stopping{false};
   std::vector<std::atomic<int64_t>> lastHeard; ///< by rank: nanoseconds of Clock
   std::vector<bool> isOver;                    ///< by rank: gone or has left
+  std::vector<bool> hasNoted;                  ///< by rank: that rank 0 is leaving
   std::vector<uint64_t> sentAtBeat;            ///< by stream
 
   std::mutex mutex; ///< guards `posted`

@@ -161,7 +161,7 @@ HostStream::Received HostStream::discard() {
 /// Nothing is believed before this: what follows is allocated by it.
 HostStream::Received HostStream::checkHeader() {
   const FrameHeader &header = frame.header;
-  if (header.type < FrameType::Message || header.type > FrameType::Failed || header.zero != 0 ||
+  if (header.type < FrameType::Message || header.type > FrameType::Noted || header.zero != 0 ||
       header.bytes > mostBytes || header.targets > mostTargets)
     return Received::Rubbish;
   frame.targets.resize(header.targets);

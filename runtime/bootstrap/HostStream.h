@@ -21,7 +21,9 @@ enum class FrameType : uint32_t {
   Gone,        ///< from rank 0: `rank` is gone; the body says how
   Present,     ///< to rank 0, when it has proved itself: see encodePresent
   Roster,      ///< from rank 0: all have met, see encodeRoster
-  Failed       ///< from rank 0: the error that ends the meeting, see encodeFailed
+  Failed,      ///< from rank 0: the error that ends the meeting, see encodeFailed
+  Leaving,     ///< from rank 0: it is about to go, and passes on what comes before the answer
+  Noted        ///< the answer
 };
 
 /// Little-endian.

@@ -238,6 +238,12 @@ llvm::Error RankMember::awaitDecision(Milliseconds timeout) {
       decides = firstNear(members) == group.rank;
       if (decided && firstNear(members) < 0)
         return wentOnWithout();
+      // It may be stopped: to go on without it could be wrong once it runs again.
+      if (Clock::now() >= deadline + timeout)
+        return makeFailureOf(0, Failure::Timeout,
+                             "rank {}: rebuild: the process of rank 0, which sees to it that all "
+                             "hosts decide alike, has not answered for {} ms",
+                             group.rank, (2 * timeout).count());
     }
     if (decides && !std::exchange(offered, true)) {
       if (llvm::Error e = offerSuccessor(members))

@@ -113,6 +113,8 @@ public:
   /// What the device said of itself since the last call (port down, device removed), in words;
   /// "": nothing. Any thread.
   virtual std::string events() = 0;
+  /// Whether the port went down, by the last of these events, and has not come back. Any thread.
+  virtual bool isDown() const { return false; }
 };
 
 //===----------------------------------------------------------------------===//

@@ -190,6 +190,8 @@ std::string VerbsNic::events() {
     if (!text.empty())
       all += (all.empty() ? "" : "; ") + text;
   }
+  if (all.empty() && isDown())
+    all = fmt::format("port {} of {} is down", port.facts.port, port.facts.device);
   return all;
 }
 
@@ -211,6 +213,8 @@ std::string VerbsNic::eventText(const ibv_async_event &event) {
   case IBV_EVENT_GID_CHANGE:
     if (event.element.port_num != facts.port)
       return "";
+    if (event.event_type == IBV_EVENT_PORT_ERR || event.event_type == IBV_EVENT_PORT_ACTIVE)
+      portIsDown = event.event_type == IBV_EVENT_PORT_ERR;
     if (event.event_type == IBV_EVENT_PORT_ERR)
       return fmt::format("port {} of {} went down", facts.port, facts.device);
     if (event.event_type == IBV_EVENT_PORT_ACTIVE)

@@ -31,6 +31,7 @@ public:
   bool arm() override;
   int descriptor() const override { return channel->fd; }
   std::string events() override;
+  bool isDown() const override { return portIsDown.load(std::memory_order_relaxed); }
 
   /// A queue pair of `entries` work requests comes: the queue of completions has room for them.
   llvm::Error reserve(int64_t entries);
@@ -53,6 +54,7 @@ private:
   int64_t reserved = 0, capacity = 0;
   std::mutex asynchronous; ///< taking events of the device
   std::atomic<bool> isLost = false;
+  std::atomic<bool> portIsDown{false};
   bool isArmed = false;
 };
 

@@ -174,6 +174,8 @@ bool WireImpl::advance() {
       break;
     any |= connection->serve(pieces, sent);
   }
+  if (!any && !active.empty())
+    watchPorts();
   return any;
 }
 
@@ -247,6 +249,26 @@ void WireImpl::onErrors(size_t nic, llvm::ArrayRef<ibv_wc> completions) {
   const Place place = queues[nic].lookup(worst->qp_num);
   place.connection->raise(place.connection->stripes[place.stripe], worst->wr_id,
                           describeStatus(worst->status));
+}
+
+/// A queue pair whose packets are lost may retry for long, and one that only receives hears nothing
+/// at all. A port that comes back soon harms nobody.
+void WireImpl::watchPorts() {
+  constexpr std::chrono::milliseconds between{50}, patience{1000};
+  const auto now = std::chrono::steady_clock::now();
+  if (now < nextWatch)
+    return;
+  nextWatch = now + between;
+  downSince.resize(devices.size());
+  for (size_t nic = 0; nic < devices.size() && !problem.hasFailed(); ++nic) {
+    devices[nic]->events();
+    if (!devices[nic]->isDown())
+      downSince[nic].reset();
+    else if (!downSince[nic])
+      downSince[nic] = now;
+    else if (now - *downSince[nic] > patience)
+      onLost(nic);
+  }
 }
 
 void WireImpl::onLost(size_t nic) {

@@ -62,6 +62,7 @@ private:
   void onImmediate(const Place &place, uint32_t immediate);
   void onErrors(size_t nic, llvm::ArrayRef<ibv_wc> completions);
   void onLost(size_t nic);
+  void watchPorts();
 
   bool work() override;
   bool hadHelp() override;
@@ -77,6 +78,9 @@ private:
 
   mutable std::mutex mutex; ///< of all that follows
   Traffic sent;
+  std::chrono::steady_clock::time_point nextWatch{};
+  /// By NIC: since when its port is down.
+  std::vector<std::optional<std::chrono::steady_clock::time_point>> downSince;
   std::vector<std::unique_ptr<WireSlab>> slabs;
   std::map<int64_t, std::unique_ptr<Connection>> connections; ///< by peer
   std::map<ChannelKey, std::unique_ptr<OutEnd>> outs;

@@ -260,6 +260,10 @@ void Job::judgeSurvivor(int64_t rank) {
                         allowed.count(), report.text));
   if (report.failedToJoin)
     return; // there was no communicator yet
+  // While rank 0 is stopped, hosts cannot decide alike; that is said, and waiting ends.
+  if (fault.place && fault.action == Action::Stop && fault.victim == 0 && !report.newRanks.load() &&
+      llvm::StringRef(report.refused).contains("process of rank 0"))
+    return;
   if (!report.newRanks.load())
     return problem(fmt::format("rank {} was refused by rebuild: {}", rank, report.refused));
   ++verdict.survivorsRebuilt;

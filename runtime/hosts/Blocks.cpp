@@ -56,6 +56,9 @@ void Blocks::leave(ControlBlock &control, int64_t rank) {
   for (auto &[key, block] : found->second.blobs)
     near.release(block, /*mayBeInUse=*/true);
   known.erase(found);
+  std::erase_if(mails, [&](const auto &mail) {
+    return std::get<0>(mail.first) == control.number && std::get<2>(mail.first) == rank;
+  });
   ended.insert(control.number);
 }
 

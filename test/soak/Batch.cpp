@@ -11,7 +11,7 @@ namespace ccl::soak {
 // Launches of the matrix
 //===----------------------------------------------------------------------===//
 
-std::vector<Launch> matrixLaunches(const Compiled &program, int64_t number, Milliseconds timeout) {
+std::vector<Launch> matrixLaunches(const Compiled &program, int64_t number, const LaunchSet &set) {
   const model::Contract &contract = program.workload->contract();
   std::vector<Launch> launches;
   auto add = [&](cli::Lengths lengths, bool inPlace) {
@@ -20,14 +20,16 @@ std::vector<Launch> matrixLaunches(const Compiled &program, int64_t number, Mill
     launch.lengths = std::move(lengths);
     launch.inPlace = inPlace;
     launch.round = uint64_t(number) * 64 + launches.size();
-    launch.timeout = timeout;
+    launch.timeout = set.timeout;
   };
-  const std::vector<int64_t> &counts = matrixCounts();
+  const std::vector<int64_t> &counts = set.counts;
   for (bool inPlace : {false, true}) {
     for (int64_t count : counts)
       add(count, inPlace);
+    if (set.largeCount > 0 && inPlace == (number % 2 != 0))
+      add(set.largeCount, inPlace);
     if (model::hasUnevenForm(contract.collective))
-      for (int64_t i = number; i < number + 2; ++i)
+      for (int64_t i = number; i < number + set.uneven; ++i)
         add(unevenLengths(contract, inPlace,
                           [&](int64_t p, int64_t q) {
                             return counts[size_t(((2 * p + q) * 5 + i) % int64_t(counts.size()))];

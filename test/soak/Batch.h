@@ -20,9 +20,16 @@ struct Tally {
   int exitStatus() const { return wrong ? 1 : failures ? 3 : 0; }
 };
 
-/// The launches that the matrix asks of a program: all counts, uneven ones where they exist,
-/// in place and not. `number` makes them differ between programs.
-std::vector<Launch> matrixLaunches(const Compiled &program, int64_t number, Milliseconds timeout);
+/// Which launches a program gets.
+struct LaunchSet {
+  std::vector<int64_t> counts;
+  int64_t uneven = 2;     ///< so many kinds of uneven ones, of `counts`
+  int64_t largeCount = 0; ///< in one of the two forms, by turns; 0: none
+  Milliseconds timeout{0};
+};
+/// All of `set`, uneven ones where they exist, in place and not. `number` makes them differ between
+/// programs.
+std::vector<Launch> matrixLaunches(const Compiled &program, int64_t number, const LaunchSet &set);
 
 /// Runs launches of programs for the same ranks and slots. What is wrong is said in a line; after
 /// an error the other launches of that program are left out.

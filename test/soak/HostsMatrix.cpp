@@ -37,35 +37,6 @@ std::vector<Unit> hostsUnits(const HostsOptions &options) {
   return part;
 }
 
-std::vector<Launch> hostsLaunches(const HostsOptions &options, const Compiled &program,
-                                  int64_t number) {
-  const model::Contract &contract = program.workload->contract();
-  std::vector<Launch> launches;
-  auto add = [&](cli::Lengths lengths, bool inPlace) {
-    Launch &launch = launches.emplace_back();
-    launch.program = &program;
-    launch.lengths = std::move(lengths);
-    launch.inPlace = inPlace;
-    launch.round = uint64_t(number) * 64 + launches.size();
-    launch.timeout = options.timeout;
-  };
-  const std::vector<int64_t> &counts = options.counts;
-  for (bool inPlace : {false, true}) {
-    for (int64_t count : counts)
-      add(count, inPlace);
-    if (options.largeCount > 0 && inPlace == (number % 2 != 0))
-      add(options.largeCount, inPlace);
-    if (model::hasUnevenForm(contract.collective))
-      add(unevenLengths(
-              contract, inPlace,
-              [&](int64_t p, int64_t q) {
-                return counts[size_t(((2 * p + q) * 5 + number) % int64_t(counts.size()))];
-              }),
-          inPlace);
-  }
-  return launches;
-}
-
 } // namespace
 
 int runHostsMatrix(const HostsOptions &options) {
@@ -83,7 +54,8 @@ int runHostsMatrix(const HostsOptions &options) {
       continue;
     }
     programs.push_back(std::make_unique<Compiled>(std::move(*compiled)));
-    for (Launch &launch : hostsLaunches(options, *programs.back(), int64_t(programs.size())))
+    for (Launch &launch : matrixLaunches(*programs.back(), int64_t(programs.size()),
+                                         {options.counts, 1, options.largeCount, options.timeout}))
       launches.push_back(std::move(launch));
   }
   tally->programs += int64_t(programs.size());

@@ -126,7 +126,8 @@ void Matrix::runUnits(const std::vector<Unit> &units, size_t number) {
     }
     programs.push_back(std::make_unique<Compiled>(std::move(*compiled)));
     std::vector<Launch> more =
-        matrixLaunches(*programs.back(), int64_t(number * programsOfBatch + i), options.timeout);
+        matrixLaunches(*programs.back(), int64_t(number * programsOfBatch + i),
+                       {matrixCounts(), 2, 0, options.timeout});
     launches.insert(launches.end(), more.begin(), more.end());
   }
   for (Kind kind : options.kinds)
